@@ -1,0 +1,1 @@
+"""The network: what is built, observed, judged."""

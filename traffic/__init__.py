@@ -1,0 +1,1 @@
+"""The hosts: what crosses the network."""
