@@ -1,0 +1,20 @@
+"""Differentiated-services code points that tell a port which class a packet belongs to.
+
+DATA and CONTROL follow common RoCE practice (DSCP 26 for data, 48 for CNPs: ConnectX defaults); the trimmed values
+are the operator's choice (UEC 1.0; SAI pull 2155 lets the last hop use its own).
+"""
+
+from __future__ import annotations
+
+DATA = 26
+CONTROL = 48
+TRIMMED = 46
+TRIMMED_LAST_HOP = 47
+
+ECT0 = 0b10
+CE = 0b11
+
+
+def tos(dscp: int, ecn: int = 0) -> int:
+    """The IPv4 TOS (IPv6 traffic class) byte of a code point and ECN bits."""
+    return dscp << 2 | ecn
