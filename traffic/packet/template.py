@@ -104,8 +104,8 @@ class FlowTemplate:
         """Header (Ethernet through the last extension header) and trailer (pad and ICRC) of one packet.
 
         The payload, of one-byte items, goes between them and is not copied. `psn` is taken modulo 2^24; `flags8` are
-        the low seven bits of BTH byte 8; `flow_label` counts for IPv6 only. Raises TrafficError if `ext` is not as long as
-        `opcode` wants it.
+        the low seven bits of BTH byte 8; `flow_label` counts for IPv6 only. Raises TrafficError if `ext` is not as long
+        as `opcode` wants it.
         """
         if len(ext) != (EXT_LEN_TS if flags8 & FLAG_TS else EXT_LEN)[opcode]:
             raise _wrong_ext(opcode, len(ext))
