@@ -1,0 +1,1 @@
+"""Samples, tables and captures: what was seen."""

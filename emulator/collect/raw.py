@@ -1,0 +1,94 @@
+"""Reads what a run left in `raw/` (docs/raw-results.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emulator.errors import FabricError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+CLASSES = ("control", "data", "trimmed")
+"""Names of the classes by their number in `samples.npz`."""
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The raw results of one run; each file is read once, when first asked for.
+
+    `worker`, `ports` and `plan` must be there; what else is missing reads as empty.
+    """
+
+    folder: Path
+
+    @cached_property
+    def worker(self) -> dict[str, Any]:
+        """`worker.json`: what the agents measured."""
+        return self._need("worker.json")
+
+    @cached_property
+    def ports(self) -> dict[str, dict[str, Any]]:
+        """`ports.json`: every port's counters at the end, by port name in the order of the plan."""
+        return dict(sorted(self._need("ports.json").items(), key=lambda item: int(item[1]["number"])))
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """`plan.json`: the plan the fabric was built from."""
+        return self._need("plan.json")
+
+    @cached_property
+    def applied(self) -> dict[str, Any]:
+        """`applied.json`: what the kernel said on read-back."""
+        return self._may("applied.json")
+
+    @cached_property
+    def softnet(self) -> dict[str, Any]:
+        """`softnet.json`: the machine's own counters before and after."""
+        return self._may("softnet.json")
+
+    @cached_property
+    def samples(self) -> Mapping[str, NDArray[np.int64]]:
+        """`samples.npz` as arrays by name; empty arrays when the run kept no samples."""
+        import numpy as np
+
+        path = self.folder / "samples.npz"
+        names = ("time_ns", "port", "cls", "backlog_bytes", "enqueued", "dropped", "marked", "trimmed", "tick_ns")
+        if not path.is_file():
+            return {**{n: np.empty(0, np.int64) for n in names}, "period_ns": np.array(0)}
+        with np.load(path, allow_pickle=False) as stored:
+            return {n: stored[n] for n in (*names, "period_ns")}
+
+    @cached_property
+    def plan_ports(self) -> dict[str, dict[str, Any]]:
+        """The plan's ports by name."""
+        return {str(p["name"]): p for p in self.plan["ports"]}
+
+    def _need(self, name: str) -> dict[str, Any]:
+        if not (self.folder / name).is_file():
+            raise FabricError(
+                f"the raw results lack {name}",
+                where=str(self.folder),
+                remedy="the run did not get as far as measuring; see commands.log beside it",
+            )
+        return self._may(name)
+
+    def _may(self, name: str) -> dict[str, Any]:
+        path = self.folder / name
+        if not path.is_file():
+            return {}
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise FabricError(
+                f"{name} is no JSON: {error}", where=str(path), remedy="the file was cut short; run again"
+            ) from error
+        if not isinstance(content, dict):
+            raise FabricError(f"{name} holds no object", where=str(path), remedy="run again")
+        return content

@@ -1,0 +1,303 @@
+"""Raw results become the tables of a run: flows, queues, histogram, rates, events.
+
+Equal raw results give equal bytes on disk: rows have a total order, the schemas are fixed, and no time of
+writing, index or library state enters the files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emulator.collect.ideal import Ideal
+from emulator.collect.raw import CLASSES, Raw
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+MISSED = 1.9
+"""Sampling rounds further apart than this many periods have a round missing between them."""
+
+FLOW_INTS = (
+    "id",
+    "flow",
+    "step",
+    "bytes",
+    "start_ns",
+    "end_ns",
+    "fct_ns",
+    "ideal_ns",
+    "sent",
+    "retransmitted",
+    "reordered",
+    "ce",
+    "trimmed",
+    "timeouts",
+    "paths",
+)
+FLOW_COLUMNS = (
+    "id",
+    "flow",
+    "step",
+    "src",
+    "dst",
+    "bytes",
+    "start_ns",
+    "end_ns",
+    "fct_ns",
+    "ideal_ns",
+    "slowdown",
+    "sent",
+    "retransmitted",
+    "reordered",
+    "ce",
+    "trimmed",
+    "timeouts",
+    "paths",
+)
+QUEUE_COUNTS = ("backlog_bytes", "enqueued", "dropped", "marked", "trimmed")
+RATE_FIRST = ("time_ns", "flow", "qp", "rate_bps", "window_bytes", "rtt_ns", "trigger")
+TABLES = ("flows", "queues", "histogram", "rates")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of one run as pandas frames, and its events in order of time.
+
+    `flows` one row a transfer; `queues` one row a port, class and sample (counters cumulative, null where the kernel
+    cannot tell, a row of nulls where sampling rounds are missing); `histogram` packets by the backlog they met; `rates`
+    what congestion control did; `events` dicts with `time_ns` and `kind`.
+    """
+
+    flows: pd.DataFrame
+    queues: pd.DataFrame
+    histogram: pd.DataFrame
+    rates: pd.DataFrame
+    events: list[dict[str, Any]]
+
+    def write(self, run_dir: Path) -> None:
+        """Write `*.parquet` and `events.jsonl` into the run directory."""
+        import pyarrow.parquet as pq
+
+        for name in TABLES:
+            pq.write_table(_arrow(name, getattr(self, name)), run_dir / f"{name}.parquet", compression="zstd")
+        lines = [json.dumps(e, separators=(",", ":"), ensure_ascii=False, sort_keys=True) + "\n" for e in self.events]
+        (run_dir / "events.jsonl").write_text("".join(lines), encoding="utf-8")
+
+    @classmethod
+    def read(cls, run_dir: Path) -> Tables:
+        """The tables as `write` left them."""
+        flows, queues, histogram, rates = (read_table(run_dir, name) for name in TABLES)
+        return cls(flows, queues, histogram, rates, read_events(run_dir))
+
+
+def read_table(run_dir: Path, name: str) -> pd.DataFrame:
+    """One table of a run directory."""
+    import pyarrow.parquet as pq
+
+    frame: pd.DataFrame = pq.read_table(run_dir / f"{name}.parquet").to_pandas()
+    return frame
+
+
+def read_events(run_dir: Path) -> list[dict[str, Any]]:
+    """The events of a run directory."""
+    path = run_dir / "events.jsonl"
+    if not path.is_file():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def make_tables(raw_dir: Path | Raw, manifest: Mapping[str, Any]) -> Tables:
+    """All tables of the raw results in `raw_dir`; FabricError when a file is missing or broken."""
+    raw = raw_dir if isinstance(raw_dir, Raw) else Raw(Path(raw_dir))
+    frames = {
+        "flows": _flows(raw, manifest),
+        "queues": _queues(raw),
+        "histogram": _histogram(raw),
+        "rates": _rates(raw),
+    }
+    return Tables(**{name: _arrow(name, frame).to_pandas() for name, frame in frames.items()}, events=_events(raw))
+
+
+def host_names(raw: Raw) -> list[str]:
+    """Host names by rank, as the plan numbers them."""
+    return [str(n["name"]) for n in raw.plan["nodes"] if n["kind"] == "host"]
+
+
+def mtu_of(manifest: Mapping[str, Any]) -> int:
+    """Payload bytes of a full packet."""
+    experiment = manifest.get("experiment")
+    transport = experiment.get("transport") if isinstance(experiment, Mapping) else None
+    transport = transport if isinstance(transport, Mapping) else manifest.get("transport", {})
+    return int(transport.get("mtu") or 4096)
+
+
+def _flows(raw: Raw, manifest: Mapping[str, Any]) -> pd.DataFrame:
+    import pandas as pd
+
+    hosts = host_names(raw)
+    ideal = Ideal(raw.plan["ports"], mtu_of(manifest))
+    used: dict[tuple[int, int], set[int]] = {}
+    for src, dst, entropy, packets in raw.worker["paths"]:
+        if packets:
+            used.setdefault((src, dst), set()).add(entropy)
+    rows = []
+    for move in sorted(raw.worker["moves"], key=lambda m: int(m["id"])):
+        src, dst = hosts[move["src"]], hosts[move["dst"]]
+        start = move["start_ns"] if move["start_ns"] >= 0 else None
+        end = move["delivered_ns"] if move["delivered_ns"] >= 0 else None
+        fct = end - start if start is not None and end is not None else None
+        best = ideal.ns(src, dst, move["size"]) if src != dst else None
+        rows.append(
+            {
+                "id": move["id"],
+                "flow": move["flow"],
+                "step": move["step"],
+                "src": src,
+                "dst": dst,
+                "bytes": move["size"],
+                "start_ns": start,
+                "end_ns": end,
+                "fct_ns": fct,
+                "ideal_ns": best,
+                "slowdown": fct / best if fct is not None and best else None,
+                **{k: move[k] for k in ("sent", "retransmitted", "reordered", "ce", "trimmed", "timeouts")},
+                "paths": len(used.get((move["src"], move["dst"]), ())),
+            }
+        )
+    frame = pd.DataFrame(rows, columns=list(FLOW_COLUMNS))
+    return frame.astype({**dict.fromkeys(FLOW_INTS, "Int64"), "slowdown": "float64"})
+
+
+def _queues(raw: Raw) -> pd.DataFrame:
+    import numpy as np
+    import pandas as pd
+
+    s = raw.samples
+    numbers, names = _ports_by_number(raw)
+    gaps = _gap_rows(s, raw)
+    time = np.concatenate([s["time_ns"].astype(np.int64), gaps[0]])
+    port = np.concatenate([s["port"].astype(np.int64), gaps[1]])
+    cls = np.concatenate([s["cls"].astype(np.int64), gaps[2]])
+    order = np.lexsort((cls, port, time))
+    empty = np.full(len(gaps[0]), -1, np.int64)
+    columns: dict[str, Any] = {
+        "time_ns": time[order],
+        "port": _category(np.searchsorted(numbers, port[order]), names),
+        "class": _category(cls[order], list(CLASSES)),
+    }
+    for name in QUEUE_COUNTS:
+        values = np.concatenate([s[name].astype(np.int64), empty])[order]
+        columns[name] = pd.arrays.IntegerArray(np.where(values < 0, 0, values), values < 0)
+    return pd.DataFrame(columns)
+
+
+def _category(codes: NDArray[np.int64], names: list[str]) -> pd.Categorical[str]:
+    import pandas as pd
+
+    return pd.Categorical.from_codes(codes, categories=pd.Index(names))
+
+
+def _ports_by_number(raw: Raw) -> tuple[NDArray[np.int64], list[str]]:
+    import numpy as np
+
+    pairs = sorted((int(p["number"]), str(p["name"])) for p in raw.plan["ports"])
+    return np.array([n for n, _ in pairs], np.int64), [name for _, name in pairs]
+
+
+def _gap_rows(
+    s: Mapping[str, NDArray[np.int64]], raw: Raw
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """(time, port, class) of a row of nulls for each sampled port and class, at the first round missed in each gap."""
+    import numpy as np
+
+    none = np.empty(0, np.int64)
+    ticks, period = s["tick_ns"].astype(np.int64), int(s["period_ns"])
+    if len(ticks) < 2 or period <= 0:
+        return none, none, none
+    missed = ticks[:-1][np.diff(ticks) > MISSED * period] + period
+    series = np.unique(s["port"].astype(np.int64) * len(CLASSES) + s["cls"].astype(np.int64))
+    both = np.tile(series, len(missed))
+    return np.repeat(missed, len(series)), both // len(CLASSES), both % len(CLASSES)
+
+
+def _histogram(raw: Raw) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = []
+    for name, port in raw.ports.items():
+        width = port.get("bin_bytes")
+        for cls in CLASSES:
+            counts = (port.get("histogram") or {}).get(cls)
+            if counts is not None and width:
+                rows += [(name, cls, i * int(width), (i + 1) * int(width), int(n)) for i, n in enumerate(counts)]
+    return pd.DataFrame(rows, columns=["port", "class", "from_bytes", "to_bytes", "packets"])
+
+
+def _rates(raw: Raw) -> pd.DataFrame:
+    import numpy as np
+    import pandas as pd
+
+    columns = raw.worker.get("rates") or {}
+    names = [*RATE_FIRST, *sorted(set(columns) - set(RATE_FIRST))]
+    length = max((len(v) for v in columns.values()), default=0)
+    frame = pd.DataFrame(
+        {n: pd.Series(columns.get(n, [None] * length), dtype=_rate_kind(n, columns.get(n))) for n in names}
+    )
+    order = np.lexsort(
+        (frame["qp"].to_numpy(np.int64), frame["flow"].to_numpy(np.int64), frame["time_ns"].to_numpy(np.int64))
+    )
+    return frame.iloc[order].reset_index(drop=True)
+
+
+def _rate_kind(name: str, values: list[Any] | None) -> str:
+    if name in ("time_ns", "flow", "qp"):
+        return "int64"
+    text = name == "trigger" or any(isinstance(v, str) for v in values or ())
+    return "object" if text else "float64"
+
+
+def _events(raw: Raw) -> list[dict[str, Any]]:
+    worker = raw.worker
+    events = [dict(e) for e in worker.get("events", ())]
+    events.sort(key=lambda e: (int(e.get("time_ns", 0)), json.dumps(e, sort_keys=True)))
+    end = int(worker["end_ns"])
+    if worker.get("problem"):
+        events.append({"time_ns": end, "kind": "problem", **worker["problem"]})
+    if worker.get("reorder"):
+        distance = sorted([int(k), int(v)] for k, v in worker["reorder"].items())
+        events.append({"time_ns": end, "kind": "reorder-distance", "packets": distance})
+    return events
+
+
+def _arrow(name: str, frame: pd.DataFrame) -> pa.Table:
+    import pyarrow as pa
+
+    table = pa.Table.from_pandas(frame, schema=_schema(name, list(frame.columns)), preserve_index=False)
+    return table.replace_schema_metadata(None)  # pandas notes its own version there
+
+
+def _schema(name: str, columns: list[str]) -> pa.Schema:
+    import pyarrow as pa
+
+    text = pa.dictionary(pa.int32(), pa.string())
+    if name == "flows":
+        kinds = {"src": pa.string(), "dst": pa.string(), "slowdown": pa.float64()}
+        return pa.schema([(c, kinds.get(c, pa.int64())) for c in columns])
+    if name == "queues":
+        return pa.schema([(c, text if c in ("port", "class") else pa.int64()) for c in columns])
+    if name == "histogram":
+        return pa.schema([(c, pa.string() if c in ("port", "class") else pa.int64()) for c in columns])
+    ints = ("time_ns", "flow", "qp")
+    return pa.schema(
+        [
+            (c, pa.int64() if c in ints else pa.string() if c in ("trigger", "state", "stage") else pa.float64())
+            for c in columns
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Showing a run: text, JSON, page, figures, comparison, live view."""
