@@ -192,7 +192,7 @@ class AtomicAckETH(ExtensionHeader):
     """Value that was in memory before the atomic operation."""
 
     name = "AtomicAckETH"
-    fields_desc = [XLongField("original", 0)]
+    fields_desc = [XLongField("value", 0)]
 
 
 class AETH(ExtensionHeader):
