@@ -45,7 +45,7 @@ class WorkerSpec:
     `base_rtt_ns[src][dst]` and `hops[src][dst]` are the fabric's own figures for an empty network;
     `hold_ns[src][dst]` is the propagation the receiving agent must add (zero where netem delays), in fabric time.
     `limit_fabric_ns` and `limit_wall_s` end a run that cannot finish; `quantum_ns` is how long a busy loop may gather
-    events before it acts (fabric time). `check` is how the result is verified: `sum` or `content`.
+    events before it acts (fabric time); `values` gives each rank's vector one number.
     """
 
     run_id: str
@@ -55,7 +55,6 @@ class WorkerSpec:
     hosts: list[HostSpec]
     transport: TransportSpec
     schedule: Schedule
-    check: str
     base_rtt_ns: list[list[int]]
     hops: list[list[int]]
     hold_ns: list[list[int]]
@@ -77,6 +76,7 @@ class WorkerSpec:
         raw["transport"] = TransportSpec(**raw["transport"])
         schedule = dict(raw["schedule"])
         schedule["moves"] = tuple(Move(**{**m, "needs": tuple(m["needs"])}) for m in schedule["moves"])
+        schedule["result"] = tuple(tuple(region) for region in schedule["result"])
         raw["schedule"] = Schedule(**schedule)
         return cls(**raw)
 
@@ -129,8 +129,6 @@ class HostRecord:
     icrc_errors: int = 0
     enobufs: int = 0
     kernel_drops: int = 0
-    cnp_sent: int = 0
-    naks_sent: int = 0
 
 
 @dataclass(slots=True)
@@ -140,7 +138,8 @@ class WorkerResult:
     `rates`: columns time_ns, flow, qp, rate_bps, window_bytes, rtt_ns, trigger, and the algorithm's own state.
     `paths`: rows (src rank, dst rank, UDP source port, packets). `events`: dicts with time_ns, kind and their own fields.
     `loop`: how the event loop kept up (wake-ups, lateness percentiles in ns of fabric time, CPU seconds, wall seconds).
-    `reorder`: histogram {distance in packets: count}. `problem`: why the run could not finish, or None.
+    `reorder`: histogram {distance in packets: count}. `arrivals`: by rank, when full packets arrived (fabric ns, kernel stamps).
+    `values`: with `--values`, the average each rank arrived at. `problem`: why the run could not finish, or None.
     """
 
     moves: list[MoveRecord]
@@ -149,12 +148,13 @@ class WorkerResult:
     end_ns: int
     wrong: int
     checked: int
-    values: list[float] | None
+    values: list[tuple[int, float]] | None
     rates: dict[str, list[Any]]
     paths: list[tuple[int, int, int, int]]
     events: list[dict[str, Any]]
     loop: dict[str, float]
     reorder: dict[str, int]
+    arrivals: dict[str, list[int]] = field(default_factory=dict)
     problem: dict[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -168,4 +168,6 @@ class WorkerResult:
         raw["moves"] = [MoveRecord(**m) for m in raw["moves"]]
         raw["hosts"] = [HostRecord(**h) for h in raw["hosts"]]
         raw["paths"] = [tuple(p) for p in raw["paths"]]
+        if raw["values"] is not None:
+            raw["values"] = [tuple(v) for v in raw["values"]]
         return cls(**raw)

@@ -1,0 +1,245 @@
+"""RC over a pure wire: every verb, order, loss, errors, PSN wrap. Rules: InfiniBand volume 1 chapter 9 as rxe applies them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.transport.wire import Wire
+from traffic.congestion.base import CongestionControl, PathInfo
+from traffic.packet.codec import Packet
+from traffic.packet.headers import unpack_aeth
+from traffic.packet.opcodes import Opcode
+from traffic.transport.base import Memory, Sink, Verb, WorkRequest
+from traffic.transport.rc import RcQueuePair
+from traffic.transport.rc_requester import RcOptions
+
+MTU = 1024
+VA = 0x1000
+RKEY = 0x77
+PATH = PathInfo(line_rate_bps=100_000_000_000, base_rtt_ns=2_000, mtu_bytes=MTU, wire_mtu_bytes=MTU + 98)
+
+
+class Pair:
+    def __init__(self, *, psn: int = 0, size: int = 64 * MTU, **options: object) -> None:
+        self.sink = Sink()
+        self.far = bytearray(size)
+        memory = [Memory(), Memory()]
+        memory[1].register(RKEY, VA, memoryview(self.far))
+        opt = RcOptions(timeout_ns=100_000, cnp_interval_ns=50_000, **options)  # type: ignore[arg-type]
+        self.a, self.b = (
+            RcQueuePair(
+                qpn=0x100 + i,
+                peer_qpn=0x101 - i,
+                label="a>b",
+                mtu=MTU,
+                cc=CongestionControl(path=PATH, params={}),
+                memory=memory[i],
+                sink=self.sink,
+                first_psn=psn,
+                peer_first_psn=psn,
+                sport=0xC123,
+                options=opt,
+            )
+            for i in (0, 1)
+        )
+
+    def post(self, verb: Verb, data: bytes | bytearray, **fields: int) -> WorkRequest:
+        work = WorkRequest(
+            id=1,
+            verb=verb,
+            local=memoryview(data),
+            remote_va=fields.pop("va", VA),
+            rkey=fields.pop("rkey", RKEY),
+            **fields,
+        )
+        self.a.post(work, 0)
+        return work
+
+
+def pattern(size: int) -> bytes:
+    return bytes((i * 7 + i // 251) & 255 for i in range(size))
+
+
+@pytest.mark.parametrize("size", [0, 1, MTU - 1, MTU, MTU + 1, 10 * MTU + 3])
+def test_write_with_immediate_places_every_byte_and_says_which(size: int) -> None:
+    pair = Pair()
+    pair.post(Verb.WRITE_IMM, pattern(size), imm=42)
+    Wire(pair.a, pair.b).run()
+    assert bytes(pair.far[:size]) == pattern(size)
+    assert [(d.imm, d.size, d.verb) for d in pair.sink.delivered] == [(42, size, Verb.WRITE_IMM)]
+    assert len(pair.sink.completed) == 1
+
+
+def test_psn_wraps_at_two_to_the_24() -> None:
+    pair = Pair(psn=0xFFFFFE)
+    pair.post(Verb.WRITE, pattern(5 * MTU))
+    wire = Wire(pair.a, pair.b)
+    wire.run()
+    data = [p.psn for p in wire.log if p.opcode != Opcode.RC_ACKNOWLEDGE]
+    assert data == [0xFFFFFE, 0xFFFFFF, 0, 1, 2]
+    assert bytes(pair.far[: 5 * MTU]) == pattern(5 * MTU)
+
+
+def test_one_loss_brings_one_nak_and_go_back_n() -> None:
+    pair = Pair()
+    work = pair.post(Verb.WRITE, pattern(20 * MTU))
+    wire = Wire(pair.a, pair.b, lambda n, p: None if n == 5 else p)
+    wire.run()
+    naks = [p for p in wire.log if p.opcode == Opcode.RC_ACKNOWLEDGE and unpack_aeth(p.ext).is_nak]
+    assert [p.psn for p in naks] == [5]
+    assert work.retransmitted > 1  # everything behind the gap goes again
+    assert bytes(pair.far[: 20 * MTU]) == pattern(20 * MTU)
+
+
+def test_selective_repeat_resends_only_the_lost_packet() -> None:
+    pair = Pair(recovery="selective")
+    work = pair.post(Verb.WRITE, pattern(20 * MTU))
+    Wire(pair.a, pair.b, lambda n, p: None if n == 5 else p).run()
+    assert work.retransmitted == 1
+    assert bytes(pair.far[: 20 * MTU]) == pattern(20 * MTU)
+
+
+def test_lost_last_packet_waits_for_the_timer() -> None:
+    pair = Pair()
+    work = pair.post(Verb.WRITE, pattern(5 * MTU))
+    took = Wire(pair.a, pair.b, lambda n, p: None if n == 4 else p).run()
+    assert (work.timeouts, work.retransmitted) == (1, 1)
+    assert took >= 100_000
+
+
+def test_retries_run_out_and_say_what_was_sent_and_acknowledged() -> None:
+    pair = Pair(retry_count=3, adaptive=False)
+    pair.post(Verb.WRITE, pattern(4 * MTU))
+    Wire(pair.a, pair.b, lambda n, p: p if p.psn == 0 else None).run()
+    assert pair.a.failed is not None
+    assert pair.a.failed.what == (
+        "no acknowledgement after 3 retries: sent 4 packets, 1 acknowledged, work request 1 stands at 1024 of 4096 bytes"
+    )
+
+
+def test_read_returns_the_far_bytes_and_recovers_a_lost_response() -> None:
+    pair = Pair()
+    pair.far[:] = pattern(len(pair.far))
+    local = bytearray(10 * MTU + 5)
+    pair.post(Verb.READ, local, va=VA + 3)
+    Wire(pair.a, pair.b, lambda n, p: None if n == 4 else p).run()
+    assert bytes(local) == pattern(len(pair.far))[3 : 3 + len(local)]
+    assert len(pair.sink.completed) == 1
+
+
+def test_atomics_answer_with_the_old_value_and_are_done_once() -> None:
+    pair = Pair()
+    pair.far[:8] = (40).to_bytes(8, "little")
+    old = bytearray(8)
+    pair.post(Verb.FETCH_ADD, old, add=2)
+    lost_answer = [True]
+
+    def fate(n: int, p: Packet) -> Packet | None:
+        if p.opcode == Opcode.RC_ATOMIC_ACKNOWLEDGE and lost_answer.pop() if lost_answer else False:
+            return None
+        return p
+
+    Wire(pair.a, pair.b, fate).run()
+    assert int.from_bytes(old, "little") == 40
+    assert int.from_bytes(pair.far[:8], "little") == 42  # the repeated request was answered, not done again
+    swap = bytearray(8)
+    pair.post(Verb.COMPARE_SWAP, swap, add=7, compare=42)
+    Wire(pair.a, pair.b).run()
+    assert int.from_bytes(pair.far[:8], "little") == 7
+
+
+def test_order_of_read_behind_write_sees_the_written_bytes() -> None:
+    pair = Pair()
+    pair.post(Verb.WRITE, pattern(3 * MTU))
+    local = bytearray(3 * MTU)
+    pair.post(Verb.READ, local)
+    Wire(pair.a, pair.b, lambda n, p: None if n == 1 else p).run()
+    assert bytes(local) == pattern(3 * MTU)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [({"rkey": 0x78}, "remote access error"), ({"va": VA + 64 * MTU - 5}, "remote access error")],
+)
+def test_wrong_key_or_range_is_refused_and_ends_the_connection(fields: dict[str, int], words: str) -> None:
+    pair = Pair()
+    pair.post(Verb.WRITE, pattern(10), **fields)
+    Wire(pair.a, pair.b).run()
+    assert pair.a.failed is not None and words in pair.a.failed.what
+    assert not any(pair.far)
+
+
+def test_send_without_a_buffer_waits_by_the_rnr_table() -> None:
+    pair = Pair(rnr_timer=5)
+    pair.post(Verb.SEND, pattern(2 * MTU))
+    wire = Wire(pair.a, pair.b)
+    buffer = bytearray(2 * MTU)
+    real = pair.b.receive
+
+    def receive(packet: Packet, now: int, at: int) -> None:
+        if now > 30_000 and not pair.b.responder.recv_buffers:
+            pair.b.responder.recv_buffers.append(memoryview(buffer))
+        real(packet, now, at)
+
+    pair.b.receive = receive  # type: ignore[method-assign]
+    wire.run()
+    assert bytes(buffer) == pattern(2 * MTU)
+    rnr = [p for p in wire.log if p.opcode == Opcode.RC_ACKNOWLEDGE and unpack_aeth(p.ext).is_rnr]
+    assert rnr and unpack_aeth(rnr[0].ext).syndrome == 0x25  # code 5: 0.06 ms
+    assert 60_000 <= wire.now < 140_000
+
+
+def test_rnr_retries_run_out() -> None:
+    pair = Pair(recv_depth=0, rnr_retry=2)
+    pair.post(Verb.WRITE_IMM, pattern(10), imm=1)
+    Wire(pair.a, pair.b).run()
+    assert pair.a.failed is not None and "RNR retries exhausted" in pair.a.failed.what
+
+
+def test_send_with_invalidate_takes_the_key_away() -> None:
+    pair = Pair()
+    pair.b.responder.recv_buffers.append(memoryview(bytearray(100)))
+    pair.post(Verb.SEND_INV, pattern(100), imm=RKEY)
+    Wire(pair.a, pair.b).run()
+    assert pair.b.memory.view(RKEY, VA, 1, write=False) is None
+
+
+def test_marked_packets_bring_one_cnp_per_interval() -> None:
+    pair = Pair()
+    pair.post(Verb.WRITE, pattern(60 * MTU))
+    wire = Wire(pair.a, pair.b, lambda n, p: p._replace(ecn=3))
+    wire.run()
+    cnps = [p for p in wire.log if p.opcode == Opcode.CNP]
+    assert len(cnps) == 1  # 60 packets of 330 ns last less than 50 us
+    assert cnps[0].becn and cnps[0].psn == 0 and len(cnps[0].ext) == 16
+
+
+def test_duplicate_request_is_acknowledged_again_and_not_placed_twice() -> None:
+    pair = Pair()
+    pair.post(Verb.WRITE_IMM, pattern(4 * MTU), imm=9)
+    Wire(pair.a, pair.b, lambda n, p: None if p.opcode == Opcode.RC_ACKNOWLEDGE and n < 8 else p).run()
+    assert len(pair.sink.delivered) == 1 and len(pair.sink.completed) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    losses=st.sets(st.integers(0, 120), max_size=40),
+    recovery=st.sampled_from(["gbn", "selective"]),
+    sizes=st.lists(st.integers(0, 9 * MTU), min_size=1, max_size=5),
+)
+def test_whatever_is_lost_every_byte_arrives_once_and_in_order(
+    losses: set[int], recovery: str, sizes: list[int]
+) -> None:
+    pair = Pair(recovery=recovery)
+    offset = 0
+    data = pattern(sum(sizes))
+    for i, size in enumerate(sizes):
+        pair.post(Verb.WRITE_IMM, data[offset : offset + size], va=VA + offset, imm=i)
+        offset += size
+    Wire(pair.a, pair.b, lambda n, p: None if n in losses else p).run()
+    assert pair.a.failed is None
+    assert bytes(pair.far[:offset]) == data
+    assert [d.imm for d in pair.sink.delivered] == list(range(len(sizes)))
+    assert len(pair.sink.completed) == len(sizes)

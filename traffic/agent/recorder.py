@@ -1,0 +1,144 @@
+"""What the worker writes down while it runs: rates, lateness, paths, arrivals."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from traffic.agent.clock import Clock
+from traffic.agent.job import Job
+from traffic.agent.nic import Nic
+from traffic.agent.spec import WorkerResult, WorkerSpec
+from traffic.collective.check import averages, count_wrong
+from traffic.packet.codec import Packet
+from traffic.transport.base import QueuePair, Sink
+
+_LATE_BINS = 64
+_FIXED = ("time_ns", "flow", "qp", "rate_bps", "window_bytes", "rtt_ns", "trigger")
+
+
+class Recorder:
+    """Grows plain lists; nothing here waits or touches the kernel."""
+
+    def __init__(self, spec: WorkerSpec, nics: list[Nic]) -> None:
+        self.spec = spec
+        self.nics = nics
+        self.end_ns = -1
+        self.wakeups = 0
+        self.longest_rtt_ns = max((max(row) for row in spec.base_rtt_ns), default=0)
+        self.rows: list[dict[str, Any]] = []
+        self._last: dict[int, tuple[int, str]] = {}
+        self._late = [0] * _LATE_BINS
+        self._late_max = 0
+        self.gaps: dict[int, list[int]] = {}
+        self._cpu = time.process_time()
+        self._wall = time.monotonic()
+
+    def late(self, ns: int) -> None:
+        """An action came `ns` of fabric time after its deadline (bins of powers of two)."""
+        if ns > 0:
+            self._late[min(_LATE_BINS - 1, ns.bit_length())] += 1
+            if ns > self._late_max:
+                self._late_max = ns
+        else:
+            self._late[0] += 1
+
+    def arrived(self, rank: int, packet: Packet, at: int) -> None:
+        """A packet reached its host; arrival times of full packets tell the spacing of the last port."""
+        if packet.payload.nbytes == self.spec.transport.mtu:
+            times = self.gaps.setdefault(rank, [])
+            if len(times) < 200_000:
+                times.append(at)
+
+    def rate(self, qp: QueuePair, now: int) -> None:
+        """Note rate and window of a sender, at most once a period unless the reason changed."""
+        cc = qp.cc
+        last = self._last.get(qp.qpn)
+        if last is not None and now - last[0] < self.spec.rate_sample_ns and cc.trigger == last[1]:
+            return
+        if qp.idle and last is None:
+            return
+        self._last[qp.qpn] = (now, cc.trigger)
+        self.rows.append(
+            {
+                "time_ns": now,
+                "flow": qp.label,
+                "qp": qp.qpn,
+                "rate_bps": cc.rate_bps,
+                "window_bytes": cc.window_bytes,
+                "rtt_ns": qp.last_rtt_ns if qp.last_rtt_ns >= 0 else None,
+                "trigger": cc.trigger,
+                **cc.state(),
+            }
+        )
+
+    def snapshot(self, now: int, job: Job) -> dict[str, Any]:
+        """Where the run stands, for the progress line."""
+        total = sum(m.size for m in job.schedule.moves)
+        done = sum(w.bytes_acked for parts in job.work.values() for w in parts)
+        sent = sum(n.record.tx_data for n in self.nics)
+        return {
+            "time_ns": now,
+            "bytes_done": done,
+            "bytes_total": total,
+            "moves_left": job.undelivered,
+            "packets": sent,
+            "late_p99_ns": self._late_percentile(0.99),
+        }
+
+    def _late_percentile(self, share: float) -> int:
+        """Upper edge of the bin that holds the percentile."""
+        total = sum(self._late)
+        seen = 0
+        for i, count in enumerate(self._late):
+            seen += count
+            if total and seen >= share * total:
+                return min(self._late_max, (1 << i) - 1) if i else 0
+        return 0
+
+    def result(self, job: Job, sink: Sink, clock: Clock) -> WorkerResult:
+        """Everything measured, checked against what the workload should have left in memory."""
+        spec = self.spec
+        wrong, checked = count_wrong(spec.schedule, job.buffers, spec.seed, spec.values)
+        for nic in self.nics:
+            nic.record.kernel_drops = nic.socket.read_drops()
+        names = list(_FIXED) + sorted({k for row in self.rows for k in row} - set(_FIXED))
+        problem = None
+        if sink.failures:
+            first = sink.failures[0]
+            problem = {"what": first.what, "where": first.where, "remedy": first.remedy}
+        elif job.undelivered or job.unacked:
+            stuck = next(r for r in job.final_records() if r.delivered_ns < 0 or r.bytes_acked < r.size)
+            names_of = [h.name for h in self.spec.hosts]
+            problem = {
+                "what": f"not finished within {self.spec.limit_fabric_ns / 1e6:g} ms of fabric time: "
+                f"sent {stuck.sent} packets, {stuck.bytes_acked} of {stuck.size} bytes acknowledged",
+                "where": f"{names_of[stuck.src]}>{names_of[stuck.dst]} (step {stuck.step})",
+                "remedy": "raise --time-limit, or look at drops and retransmissions in the summary",
+            }
+        return WorkerResult(
+            moves=job.final_records(),
+            hosts=[n.record for n in self.nics],
+            start_monotonic_ns=clock.start_ns,
+            end_ns=self.end_ns if self.end_ns >= 0 else clock.now(),
+            wrong=wrong,
+            checked=checked,
+            values=sorted(averages(spec.schedule, job.buffers).items()) if spec.values is not None else None,
+            rates={name: [row.get(name) for row in self.rows] for name in names},
+            paths=[(n.rank, peer, port, count) for n in self.nics for (peer, port), count in sorted(n.paths.items())],
+            events=sorted(sink.log, key=lambda e: e["time_ns"]),
+            loop={
+                "wakeups": self.wakeups,
+                "late_p50_ns": self._late_percentile(0.5),
+                "late_p99_ns": self._late_percentile(0.99),
+                "late_max_ns": self._late_max,
+                "cpu_s": time.process_time() - self._cpu,
+                "wall_s": time.monotonic() - self._wall,
+                "clock_step_ns": clock.stepped_ns(),
+                "cnp_sent": sink.cnp_sent,
+                "naks_sent": sink.naks_sent,
+            },
+            reorder={str(k): v for k, v in sorted(sink.reorder.items())},
+            arrivals={str(k): v for k, v in sorted(self.gaps.items())},
+            problem=problem,
+        )

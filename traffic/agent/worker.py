@@ -1,0 +1,212 @@
+"""The worker: one event loop over all hosts' sockets, queue pairs and timers.
+
+In real time it is a process of its own; in the guest it runs inside the caller, which hooks its sampler into the loop.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from traffic.agent.clock import Clock, Poller, set_timer_slack, sleep_until
+from traffic.agent.connections import Connector
+from traffic.agent.job import Job
+from traffic.agent.nic import Nic
+from traffic.agent.packet_socket import PacketSocket
+from traffic.agent.recorder import Recorder
+from traffic.agent.spec import HostRecord, WorkerResult, WorkerSpec
+from traffic.packet.codec import parse
+from traffic.transport.base import NEVER, Memory, Sink
+
+_SPIN_NS = 60_000
+_PROGRESS_NS = 200_000_000
+
+
+class Hook(Protocol):
+    """Something to do between events at its own times: `due` (fabric ns) says when, `run` does it."""
+
+    due: int
+
+    def run(self, now: int) -> None:
+        """Called at or soon after `due`; must move `due` on."""
+
+
+class Worker:
+    """Runs one `WorkerSpec`. Sockets are opened by `__init__`; `run` starts at a CLOCK_MONOTONIC time and returns the result."""
+
+    def __init__(self, spec: WorkerSpec, *, delayed: bool) -> None:
+        self.spec = spec
+        self.sink = Sink()
+        self.hold = any(any(row) for row in spec.hold_ns)
+        self.records = [HostRecord(h.rank) for h in spec.hosts]
+        self.memories = [Memory() for _ in spec.hosts]
+        self.sockets = [PacketSocket(h.netns, h.ifname, delayed=delayed) for h in spec.hosts]
+        self.nics = [
+            Nic(rank=h.rank, rate_bps=h.rate_bps, socket=s, record=r)
+            for h, s, r in zip(spec.hosts, self.sockets, self.records, strict=True)
+        ]
+        self.job = Job(spec, self.memories)
+        self.job.connect(Connector(spec, self.nics, self.memories, self.sink), spec.transport.options["qps"])
+        self.owner = {ip_number(h.ip): h.rank for h in spec.hosts}
+        self.held: list[tuple[int, int, int, bytes, int]] = []
+        self.recorder = Recorder(spec, self.nics)
+        self.active = False
+
+    def run(
+        self,
+        start_ns: int,
+        *,
+        hooks: Sequence[Hook] = (),
+        progress: Callable[[dict[str, Any]], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> WorkerResult:
+        """Run from `start_ns` (CLOCK_MONOTONIC) to the end of the workload, a limit, or `stop()`; then drain."""
+        set_timer_slack()
+        spec = self.spec
+        poller = Poller([s.fd for s in self.sockets])
+        sleep_until(start_ns)
+        self.clock = clock = Clock(tdf=spec.tdf, start_ns=start_ns)
+        wall_limit = time.monotonic_ns() + int(spec.limit_wall_s * 1e9) if spec.clock == "real" else NEVER
+        by_fd = {s.fd: i for i, s in enumerate(self.sockets)}
+        next_progress = 0
+        drain_until = NEVER
+        fds = list(by_fd)
+        while True:
+            now = clock.now()
+            self.active = False
+            self._receive([by_fd[fd] for fd in fds], now)
+            self._step(now)
+            for hook in hooks:
+                if hook.due <= now:
+                    hook.run(now)
+            job = self.job
+            if self.sink.failures or now > spec.limit_fabric_ns:
+                break
+            if not job.undelivered and not job.unacked and not self.held:
+                if drain_until == NEVER:
+                    self.recorder.end_ns = now
+                    drain_until = now + 2 * self.recorder.longest_rtt_ns + 2_000
+                elif now >= drain_until:
+                    break
+            if progress is not None or stop is not None:
+                wall = time.monotonic_ns()
+                if wall > wall_limit:
+                    break
+                if wall >= next_progress:
+                    next_progress = wall + _PROGRESS_NS
+                    if progress is not None:
+                        progress(self.recorder.snapshot(now, self.job))
+                    if stop is not None and stop():
+                        break
+            fds = self._wait(poller, now, min(drain_until, min((h.due for h in hooks), default=NEVER)))
+        poller.close()
+        return self.recorder.result(self.job, self.sink, clock)
+
+    def _receive(self, ready: list[int], now: int) -> None:
+        clock, spec = self.clock, self.spec
+        for index in ready:
+            socket = self.sockets[index]
+            while True:
+                frames = socket.receive()
+                self.active = self.active or bool(frames)
+                for frame, stamp in frames:
+                    at = clock.at(stamp) if stamp else now
+                    if self.hold:
+                        source = self.owner.get(int.from_bytes(frame[26:30]), index)
+                        release = at + spec.hold_ns[source][index]
+                        heapq.heappush(self.held, (release, len(self.held), index, bytes(frame), release))
+                    else:
+                        self._take(index, frame, now, at)
+                if len(frames) < socket.batch:
+                    break
+        while self.held and self.held[0][0] <= now:
+            release, _, index, data, at = heapq.heappop(self.held)
+            self.recorder.late(now - release)
+            self._take(index, memoryview(data), now, at)
+
+    def _take(self, index: int, frame: memoryview, now: int, at: int) -> None:
+        record = self.records[index]
+        packet = parse(frame)
+        if packet is None or packet.dst_ip not in self.owner or self.owner[packet.dst_ip] != index:
+            record.rx_foreign += 1
+            return
+        record.rx_packets += 1
+        record.rx_bytes += len(frame)
+        if packet.ecn == 3:
+            record.rx_ce += 1
+        if packet.trimmed:
+            record.rx_trimmed += 1
+        elif not packet.icrc_ok:
+            record.icrc_errors += 1
+            return
+        nic = self.nics[index]
+        qp = nic.receive(packet, now, at)
+        nic.ready = 0
+        if qp is not None:
+            self.recorder.arrived(index, packet, at)
+            self.recorder.rate(qp, now)
+
+    def _step(self, now: int) -> None:
+        """Timers, deliveries, new moves, then everything that may leave."""
+        until = now + self.spec.quantum_ns
+        nics, job, sink = self.nics, self.job, self.sink
+        for nic in nics:
+            if nic.timer <= now:
+                for qp in nic.expire(now):
+                    self.recorder.rate(qp, now)
+                nic.ready = 0
+        if sink.delivered:
+            for delivery in sink.delivered:
+                job.delivered(delivery)
+            sink.delivered.clear()
+        if sink.completed:
+            for work, at in sink.completed:
+                job.completed(work, at)
+            sink.completed.clear()
+        for rank in job.post_due(now):
+            nics[rank].ready = 0
+        for nic in nics:
+            if nic.ready <= until:
+                if 0 < nic.ready < NEVER:
+                    self.recorder.late(now - nic.ready)
+                nic.transmit(now, until)
+                self.active = True
+
+    def _wait(self, poller: Poller, now: int, limit: int) -> list[int]:
+        """Sleep until something may happen; the sockets that have frames."""
+        due = min(limit, self.spec.limit_fabric_ns + 1)
+        for nic in self.nics:
+            if nic.ready < due:
+                due = nic.ready
+            if nic.timer < due:
+                due = nic.timer
+        start = self.job.next_start()
+        if start is not None and start < due:
+            due = start
+        if self.held and self.held[0][0] < due:
+            due = self.held[0][0]
+        clock, spec = self.clock, self.spec
+        self.recorder.wakeups += 1
+        if spec.clock == "virtual":
+            earliest = now + spec.quantum_ns
+            if self.active and due > now:
+                sleep_until(clock.monotonic(min(due, earliest)))
+                return poller.wait(0)
+            return poller.wait(max(0, clock.monotonic(due) - time.monotonic_ns()))
+        wait = clock.monotonic(due) - time.monotonic_ns()
+        if wait > 50_000_000:
+            wait = 50_000_000
+        return poller.wait(wait - _SPIN_NS if wait > _SPIN_NS else 0)
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for socket in self.sockets:
+            socket.close()
+
+
+def ip_number(address: str) -> int:
+    """A dotted IPv4 address as the integer the codec reports."""
+    a, b, c, d = (int(part) for part in address.split("."))
+    return a << 24 | b << 16 | c << 8 | d

@@ -1,0 +1,102 @@
+"""MRC, the multipath reliable connection: a sender and a receiver behind one queue pair number, on all paths at once."""
+
+from __future__ import annotations
+
+from traffic.congestion.base import CongestionControl
+from traffic.packet.codec import Packet
+from traffic.packet.mrc_headers import unpack_nack, unpack_sack
+from traffic.packet.opcodes import Opcode
+from traffic.transport.base import NEVER, Memory, Outgoing, QueuePair, Sink, WorkRequest
+from traffic.transport.mrc_receiver import MrcReceiver
+from traffic.transport.mrc_sender import MrcOptions, MrcSender
+from traffic.transport.spray import PathSet
+
+
+class MrcQueuePair(QueuePair):
+    """`paths` picks the entropy value of every packet."""
+
+    def __init__(
+        self,
+        *,
+        qpn: int,
+        peer_qpn: int,
+        label: str,
+        mtu: int,
+        cc: CongestionControl,
+        memory: Memory,
+        sink: Sink,
+        first_psn: int,
+        peer_first_psn: int,
+        paths: PathSet,
+        options: MrcOptions,
+    ) -> None:
+        super().__init__(
+            qpn=qpn, peer_qpn=peer_qpn, label=label, mtu=mtu, cc=cc, memory=memory, sink=sink, first_psn=first_psn
+        )
+        self.overhead = cc.path.wire_mtu_bytes - cc.path.mtu_bytes
+        self.sender = MrcSender(
+            peer_qpn=peer_qpn, mtu=mtu, psn0=first_psn, cc=cc, paths=paths, options=options, sink=sink
+        )
+        self.receiver = MrcReceiver(
+            mine=qpn, peer_qpn=peer_qpn, mtu=mtu, psn0=peer_first_psn, memory=memory, options=options, sink=sink
+        )
+
+    def post(self, work: WorkRequest, now: int) -> None:
+        self.sender.post(work, now)
+        self._check()
+
+    def ready_at(self, now: int) -> int:
+        return NEVER if self.failed is not None else self.sender.ready_at(self.next_send)
+
+    def emit(self, now: int) -> Outgoing:
+        packet = self.sender.emit(now)
+        size = len(packet.payload)
+        self.cc.sent(now=now, size=size)
+        self.pace(now, size + self.overhead)
+        return packet
+
+    def receive(self, packet: Packet, now: int, at: int) -> None:
+        op = packet.opcode
+        if op == Opcode.MRC_SACK:
+            self.sender.sacked(unpack_sack(packet.ext), now, at)
+            self.last_rtt_ns = self.sender.last_rtt_ns
+        elif op == Opcode.MRC_NACK:
+            self.sender.nacked(unpack_nack(packet.ext), now)
+        elif op == Opcode.MRC_PROBE:
+            self.receiver.probe(packet, self.control)
+        elif op == Opcode.CNP:
+            self.cc.marked(now=now)
+        else:
+            self.receiver.data(packet, at, self.control)
+        self._check()
+
+    def _check(self) -> None:
+        error = self.sender.error or self.receiver.error
+        if error is not None:
+            self.fail(*error)
+
+    def next_timer(self) -> int:
+        timer = self.cc.next_timer()
+        due = min(self.sender.deadline, self.sender.paths.next_probe)
+        return due if timer is None or due < timer else timer
+
+    def expire(self, now: int) -> None:
+        timer = self.cc.next_timer()
+        if timer is not None and timer <= now:
+            self.cc.expired(now=now)
+        if self.sender.deadline <= now:
+            before = self.sender.retries
+            self.sender.expire(now)
+            if self.sender.retries > before:
+                self.note(now, "timeout", una=self.sender.una, sent=self.sender.nxt)
+            self._check()
+        if self.sender.paths.next_probe <= now:
+            probe = self.sender.probe(now) if not self.idle else None
+            if probe is not None:
+                self.control.append(probe)
+            elif self.idle:
+                self.sender.paths.next_probe = NEVER
+
+    @property
+    def idle(self) -> bool:
+        return self.sender.una >= self.sender.end
