@@ -1,0 +1,1 @@
+"""One egress port: shaper, marking, trimming, random loss, counters."""
