@@ -1,0 +1,44 @@
+"""`report.html`: one self-contained file, no network, opens in any browser."""
+
+from __future__ import annotations
+
+import html
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from emulator.report.api import Run
+
+SCRIPTS = ("base.js", "lines.js", "bars.js", "gantt.js", "fabric.js", "tables.js", "sections.js")
+
+
+def make_page(run_dir: str | Path, output: str | Path | None = None) -> Path:
+    """Write the page of a run and return its path (`report.html` in the run directory unless told otherwise)."""
+    from emulator.report.data import page_data
+
+    run = Run(run_dir)
+    path = Path(output) if output is not None else run.path / "report.html"
+    data = page_data(run)
+    return write_page(path, data["title"], data, "run.js")
+
+
+def write_page(path: Path, title: str, data: dict[str, Any], main: str) -> Path:
+    """Write `data` with all styles and scripts into one file; `main` is the script that lays the page out."""
+    assets = files("emulator.report").joinpath("assets")
+
+    def asset(name: str) -> str:
+        return assets.joinpath(name).read_text(encoding="utf-8")
+
+    # "<" inside the data would end its script element
+    plain = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    content = asset("page.html")
+    for mark, text in (
+        ("<!--title-->", html.escape(title)),
+        ("/*style*/", asset("page.css")),
+        ("/*script*/", "\n".join(asset(name) for name in (*SCRIPTS, main))),
+        ("/*data*/", plain),  # last, so that no text of a run is taken for a mark
+    ):
+        content = content.replace(mark, text, 1)
+    path.write_text(content, encoding="utf-8")
+    return path
