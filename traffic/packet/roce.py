@@ -257,6 +257,11 @@ def layer_of(header: Ext) -> type[Packet]:
     return LAYERS[header] if header in LAYERS else mrc.LAYERS[header]
 
 
+def default_tos(opcode: Opcode) -> int:
+    """TOS of the class an opcode travels in: ECN-capable data, or control."""
+    return dscp.tos(dscp.DATA, dscp.ECT0) if opcode.carries_payload else dscp.tos(dscp.CONTROL)
+
+
 def roce_frame(
     opcode: int,
     *,
@@ -278,7 +283,7 @@ def roce_frame(
     """
     op = Opcode(opcode)
     if tos is None:
-        tos = dscp.tos(dscp.DATA, dscp.ECT0) if op.carries_payload else dscp.tos(dscp.CONTROL)
+        tos = default_tos(op)
     if ":" in dst_ip:
         ip: Packet = IPv6(src=src_ip, dst=dst_ip, tc=tos, hlim=ttl)
     else:
