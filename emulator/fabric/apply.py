@@ -59,7 +59,9 @@ def write_sysctls(node: PlanNode) -> None:
             ) from error
         except OSError as error:
             raise FabricError(
-                f"sysctl {key} does not take {value} ({error.strerror})", where=node.name, remedy="run as root of the machine"
+                f"sysctl {key} does not take {value} ({error.strerror})",
+                where=node.name,
+                remedy="run as root of the machine",
             ) from error
 
 

@@ -7,19 +7,16 @@ a process with the run id in its environment or one that lives in such a namespa
 from __future__ import annotations
 
 import os
-import select
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from emulator.errors import FabricError
-from emulator.fabric import kernel, names, registry
+from emulator.fabric import kernel, names, processes, registry
 
 _ROUNDS: Final = 5
-_WAIT_S: Final = 5.0
 _OWNER_WAIT_S: Final = 15.0
 
 
@@ -99,45 +96,40 @@ def _stop_owners(done: Cleaned, say: Callable[[str], None], root: Path) -> None:
         if owner is None or not owner.alive or owner.pid == os.getpid():
             continue
         say(f"ending run {entry.run_id} (process {owner.pid}), which is alive")
-        if not _signal(owner, signal.SIGTERM, _OWNER_WAIT_S):
-            _signal(owner, signal.SIGKILL, _WAIT_S)
+        if not processes.end(owner, signal.SIGTERM, _OWNER_WAIT_S):
+            processes.end(owner)
         done.stopped.append(entry.run_id)
 
 
 def _find(root: Path, namespaces: Path) -> _Found:
     """Everything with our mark. The registry is read last: who makes an object is entered there before."""
     found = _Found()
-    inodes: dict[int, str] = {}
+    where: dict[kernel.NamespaceId, str] = {}
     for path in sorted(namespaces.iterdir()) if namespaces.exists() else []:
         run_id = registry.run_of_namespace(path.name)
         if run_id is None:
             continue
         found.namespaces.setdefault(run_id, set()).add(path.name)
-        try:
-            inodes[path.stat().st_ino] = run_id
-        except FileNotFoundError:
-            continue  # removed by its owner in this moment
-    spared = _own_line()
-    for pid in kernel.all_pids():
-        run_id = inodes.get(kernel.namespace_inode(pid) or -1) or _marked(pid)
-        started = kernel.start_time(pid)
-        if run_id and started is not None and pid not in spared:
-            found.processes.setdefault(run_id, set()).add(registry.Process(pid, started))
+        found_id = kernel.namespace_id(path)
+        if found_id is not None:
+            where[found_id] = run_id
+    found.processes = processes.by_run(where)
     for name, alias in _interfaces():
         run_id = registry.run_of_alias(alias)
         if run_id:
             found.interfaces.setdefault(run_id, set()).add(name)
+    spared = processes.own_line()
     for entry in registry.entries(root):
         found.entries[entry.run_id] = entry
-        for process in entry.processes:
-            if process.alive and process.pid not in spared:
-                found.processes.setdefault(entry.run_id, set()).add(process)
+        alive = {process for process in entry.processes if process.alive and process.pid not in spared}
+        if alive:
+            found.processes.setdefault(entry.run_id, set()).update(alive)
     return found
 
 
 def _remove(run_id: str, found: _Found, done: Cleaned, namespaces: Path) -> None:
     for process in sorted(found.processes.get(run_id, ()), key=lambda p: p.pid):
-        _signal(process, signal.SIGKILL, _WAIT_S)
+        processes.end(process)
         done.processes.append(process.pid)
     for name in sorted(found.namespaces.get(run_id, ())):
         names.remove(namespaces / name)
@@ -150,53 +142,6 @@ def _remove(run_id: str, found: _Found, done: Cleaned, namespaces: Path) -> None
         done.mounts += [str(point) for point in registry.remove_entry(entry.path)]
     if run_id not in done.runs:
         done.runs.append(run_id)
-
-
-def _signal(process: registry.Process, number: signal.Signals, wait_s: float) -> bool:
-    """Signal a process and wait for its end; true once it is gone. A pid that came round again is left alone."""
-    try:
-        handle = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return True
-    try:
-        if not process.alive:
-            return True
-        signal.pidfd_send_signal(handle, number)
-        poller = select.poll()
-        poller.register(handle, select.POLLIN)
-        deadline = time.monotonic() + wait_s
-        while process.alive and (left := deadline - time.monotonic()) > 0:
-            poller.poll(left * 1000)
-        return not process.alive
-    except ProcessLookupError:
-        return True
-    finally:
-        os.close(handle)
-
-
-def _own_line() -> set[int]:
-    """This process and its ancestors: `clean` called from a shell inside a leftover namespace must not end itself."""
-    line: set[int] = set()
-    pid = os.getpid()
-    while pid > 0 and pid not in line:
-        line.add(pid)
-        try:
-            text = Path(f"/proc/{pid}/stat").read_text()
-        except (FileNotFoundError, ProcessLookupError):
-            break
-        pid = int(text[text.rindex(")") + 2 :].split()[1])
-    return line
-
-
-def _marked(pid: int) -> str | None:
-    """The run id in a process's environment."""
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
-    prefix = f"{registry.MARK_VARIABLE}=".encode()
-    values = (item[len(prefix) :] for item in environment.split(b"\0") if item.startswith(prefix))
-    return next(values, b"").decode(errors="replace") or None
 
 
 def _interfaces() -> list[tuple[str, str | None]]:

@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from emulator.errors import FabricError, MissingCapability
-from emulator.fabric import names
+from emulator.fabric import kernel, names, processes
 from emulator.fabric.apply import apply
 from emulator.fabric.paths import PathCheck, check_paths
 from emulator.fabric.plan import FabricPlan
@@ -74,7 +74,9 @@ class Fabric:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._leave()
 
     def build(self) -> None:
@@ -164,9 +166,11 @@ class Fabric:
                 steps.callback(self._registration.remove)
             for node in self.plan.nodes if self._registration is not None else ():
                 steps.callback(_noted, problems, names.remove, NAMESPACES / node.namespace)
+            steps.callback(_noted, problems, self._end_processes)
             steps.callback(_noted, problems, end_nodes, self._nodes)
             if self._attached:
-                steps.callback(_noted, problems, self.ports.detach)
+                # Queues, filters and delays go with their namespaces; what must go first is what holds those.
+                steps.callback(_noted, problems, self.ports.close)
             self._attached = False
         self._registration = None
         self._nodes = {}
@@ -176,6 +180,15 @@ class Fabric:
                 where=self.plan.run_id,
                 remedy="run `fabriclab clean`",
             )
+
+    def _end_processes(self) -> None:
+        """End what users left running on the nodes."""
+        if self._registration is None:
+            return
+        run_id = self.plan.run_id
+        there = (kernel.namespace_id(NAMESPACES / node.namespace) for node in self.plan.nodes)
+        for process in processes.by_run({found: run_id for found in there if found}).get(run_id, ()):
+            processes.end(process)
 
     def _leave(self) -> None:
         try:

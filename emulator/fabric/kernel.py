@@ -54,9 +54,18 @@ def all_pids() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
-def namespace_inode(pid: int) -> int | None:
-    """Inode of the network namespace a process lives in; None if the process is gone."""
+NamespaceId = tuple[int, int]
+
+
+def namespace_id(path: Path) -> NamespaceId | None:
+    """Device and inode of a namespace file, /proc/PID/ns/net or a name under /run/netns; None if it is gone."""
     try:
-        return Path(f"/proc/{pid}/ns/net").stat().st_ino
+        status = path.stat()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
+    return status.st_dev, status.st_ino
+
+
+def namespace_of(pid: int) -> NamespaceId | None:
+    """The network namespace a process lives in."""
+    return namespace_id(Path(f"/proc/{pid}/ns/net"))

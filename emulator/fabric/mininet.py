@@ -118,7 +118,9 @@ class FabricIntf(Intf):  # type: ignore[misc]
 class FabricLink(Link):  # type: ignore[misc]
     """A veth pair whose ends are made where they belong."""
 
-    def __init__(self, ip: Any, ends: tuple[FabricHost, FabricHost], ports: tuple[PlanPort, PlanPort], mtu: int) -> None:
+    def __init__(
+        self, ip: Any, ends: tuple[FabricHost, FabricHost], ports: tuple[PlanPort, PlanPort], mtu: int
+    ) -> None:
         self.ip = ip
         self.mtu = mtu
         super().__init__(

@@ -34,7 +34,9 @@ class PathCheck:
         return self.rtt_ns is not None
 
 
-def check_paths(plan: FabricPlan, netns: Callable[[str], Path], *, tries: int = 3, limit_s: float = 10.0) -> list[PathCheck]:
+def check_paths(
+    plan: FabricPlan, netns: Callable[[str], Path], *, tries: int = 3, limit_s: float = 10.0
+) -> list[PathCheck]:
     """Echo between all ordered pairs, every host to its k-th follower at once; ends after `limit_s` whatever happens.
 
     A pair that does not answer is asked again, up to `tries` times: a link may be lossy by intent.

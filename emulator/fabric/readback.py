@@ -53,7 +53,9 @@ def _read_node(node: PlanNode) -> dict[str, Any]:
                 if entry is not None and neighbour["state"] == NUD_PERMANENT:
                     entry["neighbours"][neighbour.get_attr("NDA_DST")] = neighbour.get_attr("NDA_LLADDR")
         with refused(node.name, "reading of routes"):
-            routes = dict(sorted(_route(route, names) for route in ip.get_routes(family=socket.AF_INET) if _ours(route)))
+            routes = dict(
+                sorted(_route(route, names) for route in ip.get_routes(family=socket.AF_INET) if _ours(route))
+            )
     return {"namespace": node.namespace, "sysctls": _sysctls(node), "interfaces": interfaces, "routes": routes}
 
 
@@ -138,8 +140,14 @@ def _compare_interfaces(plan: FabricPlan, node: PlanNode, found: dict[str, Any])
     neighbours = {n.port: {n.ip: n.mac} for n in plan.neighbours if n.node == node.name}
     planned = {port.ifname: port for port in plan.ports_of(node.name)}
     # The port room delays what arrives on an IFB, and compares that one itself.
-    delaying = {ifb_name(plan.port(port.peer_name)) for port in planned.values()} if plan.delay_mode == "netem" else set()
-    words += [f"{node.name}: interface {name} is not in the plan" for name in found if name not in planned and name not in delaying]
+    delaying = (
+        {ifb_name(plan.port(port.peer_name)) for port in planned.values()} if plan.delay_mode == "netem" else set()
+    )
+    words += [
+        f"{node.name}: interface {name} is not in the plan"
+        for name in found
+        if name not in planned and name not in delaying
+    ]
     for name, port in planned.items():
         if name not in found:
             words.append(f"{port.name}: interface {name} is not there")
@@ -158,7 +166,9 @@ def _compare_interfaces(plan: FabricPlan, node: PlanNode, found: dict[str, Any])
             "addresses": [f"{port.ip}/31"],
             "neighbours": neighbours.get(port.name, {}),
         }
-        words += [_words(port.name, key, found[name][key], value) for key, value in right.items() if found[name][key] != value]
+        words += [
+            _words(port.name, key, found[name][key], value) for key, value in right.items() if found[name][key] != value
+        ]
     return words
 
 
@@ -175,7 +185,9 @@ def _compare_routes(plan: FabricPlan, node: PlanNode, found: dict[str, Any]) -> 
         elif prefix not in found:
             words.append(f"{node.name}: route {prefix} is not there, the plan says via {_hops(planned[prefix])}")
         elif planned[prefix] != found[prefix]:
-            words.append(_words(node.name, f"route {prefix}", f"via {_hops(found[prefix])}", f"via {_hops(planned[prefix])}"))
+            words.append(
+                _words(node.name, f"route {prefix}", f"via {_hops(found[prefix])}", f"via {_hops(planned[prefix])}")
+            )
     return words
 
 

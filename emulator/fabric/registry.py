@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -33,9 +34,15 @@ def check_run_id(run_id: str) -> str:
     """The run id itself; UsageError if it cannot be part of a namespace's name."""
     if not re.fullmatch(RUN_ID_PATTERN, run_id):
         raise UsageError(
-            f'"{run_id}" cannot be a run id', remedy="use up to 80 letters, digits, - and _, beginning with a letter or digit"
+            f'"{run_id}" cannot be a run id',
+            remedy="use up to 80 letters, digits, - and _, beginning with a letter or digit",
         )
     return run_id
+
+
+def new_run_id(what: str) -> str:
+    """A run id that nobody else has: when, what, and the process that asks."""
+    return check_run_id(f"{time.strftime('%Y%m%d-%H%M%S')}-{what}-{os.getpid()}")
 
 
 def namespace_name(run_id: str, node: str) -> str:
