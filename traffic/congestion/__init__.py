@@ -1,0 +1,1 @@
+"""Congestion control: one algorithm per module, pure state machines told what happened and when."""
