@@ -50,12 +50,18 @@ DURATION: Final = Quantity("duration", parse_duration, format_duration)
 FRACTION: Final = Quantity("fraction", parse_fraction, format_fraction)
 
 
+def json_option(text: str) -> Callable[[F], F]:
+    """Gives a command `--json` as the argument `as_json`; `text` is its help."""
+    return click.option("--json", "as_json", is_flag=True, envvar="FABRICLAB_JSON", help=text)
+
+
 def set_option(command: F) -> F:
     """Gives a command `--set path.to.key=value`, repeatable, as the argument `settings`."""
     return click.option(
         "--set",
         "settings",
         multiple=True,
+        envvar="FABRICLAB_SET",
         metavar="KEY=VALUE",
         help="Put a value over the file's: path.to.key=value, such as --set uplink.rate=25Gbit. Repeatable.",
     )(command)

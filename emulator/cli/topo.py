@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from emulator.cli.lazy import Lazy, LazyGroup
-from emulator.cli.params import set_option
+from emulator.cli.params import json_option, set_option
 from emulator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def check(files: Sequence[str], settings: Sequence[str]) -> int:
 
 @topo.command()
 @click.argument("file")
-@click.option("--json", "as_json", is_flag=True, help="Everything as JSON.")
+@json_option("Everything as JSON.")
 @set_option
 def show(file: str, as_json: bool, settings: Sequence[str]) -> None:
     """Counts, rates, queues in bytes, packets and time, round trips, oversubscription."""

@@ -19,7 +19,7 @@ from emulator.topology.limits import (
     frame_bytes,
 )
 from emulator.topology.network import Link, Network, Port
-from emulator.topology.shapes import SHAPES, apply_override, base_network, find_link, overridden_ports
+from emulator.topology.shapes import LINK_CLASSES, SHAPES, apply_override, base_network, find_link, overridden_ports
 from emulator.topology.suggest import nearest
 from emulator.topology.units import format_duration, format_rate, format_size
 
@@ -31,12 +31,16 @@ Loc = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Issue:
-    """A problem at the first of `locs` that the file sets; `also` is a second place worth naming."""
+    """A problem at the first of `locs` that the file sets, at the key itself with `at_key`.
+
+    `also` is a second place worth naming. A problem with any of the places silences the issue.
+    """
 
     locs: tuple[Loc, ...]
     what: str
     remedy: str
     also: Loc | None = None
+    at_key: bool = False
 
 
 class ImpossibleError(ValueError):
@@ -71,16 +75,20 @@ def _count_issues(topology: Topology) -> Iterator[Issue]:
     for key, value in counts.items():
         if key in shape.counts and value is None:
             example = {"hosts_per_leaf": 4, "hosts": 8}.get(key, 2)
-            yield Issue(((key,), ()), f"{key} is missing: shape {topology.shape} needs it", f'add "{key}: {example}"')
+            yield Issue(
+                ((key,), ("shape",), ()),
+                f"{key} is missing: shape {topology.shape} needs it",
+                f'add "{key}: {example}"',
+            )
         if key not in shape.counts and value is not None:
             needs = ", ".join(shape.counts)
-            yield Issue(
-                ((key,),), f"{key} has no meaning for shape {topology.shape}", f"remove it; this shape counts {needs}"
-            )
-    classes = dict.fromkeys(name for kind in SHAPES.values() for name in kind.link_classes)
-    for name in classes:
+            what = f"{key} has no meaning for shape {topology.shape}"
+            yield Issue(((key,), ("shape",)), what, f"remove it; this shape counts {needs}", at_key=True)
+    for name in LINK_CLASSES:
         if name in topology.model_fields_set and name not in shape.link_classes:
-            yield Issue(((name,),), f"{name} has no meaning for shape {topology.shape}", "remove it")
+            yield Issue(
+                ((name,), ("shape",)), f"{name} has no meaning for shape {topology.shape}", "remove it", at_key=True
+            )
 
 
 def _size_issues(topology: Topology) -> Iterator[Issue]:
@@ -164,8 +172,8 @@ def _demand_issues(demand: _Demand, changed: Iterable[str]) -> Iterator[Issue]:
         yield Issue(demand.locs("kmax", "limit"), what, f"write a kmax of at most {limit}, or a larger limit")
     if demand.marks and keys & {"kmin", "mtu"} and demand.kmin // 4 < frame:
         what = (
-            f"{demand.named('kmin', kmin)} is too small for mtu {demand.mtu}: the shaper's burst may be kmin/4, "
-            f"{format_size(demand.kmin // 4)}, which is less than one frame, {format_size(frame)}"
+            f"{demand.named('kmin', kmin)} is too small for mtu {demand.mtu}: the shaper's burst is the smaller of two "
+            f"frames ({format_size(2 * frame)}) and kmin/4 ({format_size(demand.kmin // 4)}), here less than one frame"
         )
         mtu = demand.kmin // 4 - WIRE_OVERHEAD_BYTES
         lower = f", or an mtu of at most {mtu}" if mtu >= MIN_MTU else ""
@@ -279,7 +287,8 @@ def _cut_issues(base: Network, links: Mapping[str, Link], downs: Mapping[str, in
         if island is main:
             continue
         cut = [host.name for host in network.hosts if host.name in island]
-        guilty = [name for name in downs if _crosses(network, name, island)]
+        crossing = [name for name in downs if len(_ends(network, name) & island) == 1]
+        guilty = [name for name in crossing if _ends(network, name) & main] or crossing
         at: Loc = ("overrides", max(downs[name] for name in guilty))
         hosts = ", ".join(cut[:4]) + (f" and {len(cut) - 4} more" if len(cut) > 4 else "")
         verb = "is" if len(guilty) == 1 else "are"
@@ -287,6 +296,6 @@ def _cut_issues(base: Network, links: Mapping[str, Link], downs: Mapping[str, in
         yield Issue(((*at, "state"), at), what, "keep a link up on the way to every host")
 
 
-def _crosses(network: Network, link_name: str, island: frozenset[str]) -> bool:
+def _ends(network: Network, link_name: str) -> frozenset[str]:
     port = network.port(link_name)
-    return (port.node in island) != (port.peer in island)
+    return frozenset((port.node, port.peer))

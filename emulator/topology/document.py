@@ -67,15 +67,15 @@ def _read_text(path: Path, document: Document, kind: str) -> str | None:
     if len(data) > MAX_FILE_BYTES:
         document.complain(whole, f"is larger than {MAX_FILE_BYTES} bytes", f"name a {kind} file")
         return None
+    if b"\x00" in data and data[:2] not in (b"\xff\xfe", b"\xfe\xff"):
+        document.complain(whole, "is binary, not YAML text", f"name a {kind} file")
+        return None
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         document.complain(whole, "is UTF-16, not UTF-8", "save the file as UTF-8")
         return None
     try:
         text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
     except UnicodeDecodeError as error:
-        if b"\x00" in data:
-            document.complain(whole, "is binary, not YAML text", f"name a {kind} file")
-            return None
         line = data.count(b"\n", 0, error.start) + 1
         column = len(data[data.rfind(b"\n", 0, error.start) + 1 : error.start].decode("utf-8", "replace")) + 1
         what = f"byte 0x{data[error.start]:02x} is not UTF-8"
@@ -85,11 +85,8 @@ def _read_text(path: Path, document: Document, kind: str) -> str | None:
     if control:
         line = text.count("\n", 0, control.start()) + 1
         column = control.start() - text.rfind("\n", 0, control.start())
-        if control.group() == "\0":
-            document.complain(whole, "is binary, not YAML text", f"name a {kind} file")
-        else:
-            what = f"control character 0x{ord(control.group()):02x}"
-            document.complain(Origin(document.file, line, column), what, "remove it")
+        what = f"control character 0x{ord(control.group()):02x}"
+        document.complain(Origin(document.file, line, column), what, "remove it")
         return None
     return text
 
@@ -155,7 +152,7 @@ def _put(document: Document, loc: Loc, value: Any, origin: Origin) -> None:
         last = depth == len(loc) - 1
         if isinstance(at, list) and isinstance(part, int):
             if part > len(at):
-                document.complain(origin, f"{above} has {len(at)} entries", f"number them from 0 to {len(at)}")
+                document.complain(origin, f"{above} has {len(at)} entries", f"the next free number is {len(at)}")
                 return
             if part == len(at):
                 at.append(None)

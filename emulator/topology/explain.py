@@ -32,7 +32,9 @@ def explain(model: type[BaseModel], error: Mapping[str, Any]) -> tuple[str, str,
         case "missing":
             return f"{key} is missing", f"add it: {_description(model, loc)}", True
         case "int_type" | "int_from_float":
-            return f"{key} must be a whole number, not {shown(value)}", "write digits only, such as 4", False
+            quoted = isinstance(value, str) and value.isdecimal()
+            remedy = "write it without quotes" if quoted else "write digits only"
+            return f"{key} must be a whole number, not {shown(value)}", remedy, False
         case "bool_type":
             return f"{key} must be true or false, not {shown(value)}", "write true or false", False
         case "string_type":
@@ -117,4 +119,4 @@ def _description(model: type[BaseModel], loc: Loc) -> str:
     holder = _model_at(model, loc[:-1])
     field = holder.model_fields.get(str(loc[-1])) if holder is not None else None
     text = (field.description or "") if field is not None else ""
-    return text[:1].lower() + text[1:].rstrip(".") if text else "the file needs it"
+    return text[:1].lower() + text[1:].split(". ")[0].rstrip(".") if text else "the file needs it"

@@ -49,6 +49,8 @@ class Within:
     too_low: str = ""
 
     def __call__(self, value: object) -> int:
+        if value is None and self.too_low:
+            raise UnitError("there is no value", remedy=self.too_low)
         number = self.parse(value)
         if number < self.low:
             remedy = self.too_low or f"write at least {self.spell(self.low)}"

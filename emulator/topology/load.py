@@ -61,7 +61,9 @@ def _validated(model: type[M], document: Document, neutral: Mapping[str, object]
     if document.raw is None:
         return None
     raw = copy.deepcopy(document.raw)
-    bad: set[Loc] = set()
+    bad: set[Loc] = set(document.refused)
+    for loc in document.refused:
+        _take_out(raw, loc, neutral)
     for _ in range(_MAX_PASSES):
         try:
             instance = model.model_validate(raw)
@@ -95,7 +97,8 @@ def _note_issues(issues: Sequence[Issue], document: Document, bad: set[Loc]) -> 
         if issue.also is not None:
             first = document.origin(issue.also)
             what += f" (line {first.line})" if first.line else f" ({first})"
-        document.complain(document.origin(*issue.locs), what, issue.remedy)
+        place = document.keys.get(issue.locs[0]) if issue.at_key else None
+        document.complain(place or document.origin(*issue.locs), what, issue.remedy)
 
 
 def _take_out(raw: Any, loc: Loc, neutral: Mapping[str, object]) -> None:

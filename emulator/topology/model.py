@@ -6,14 +6,14 @@ those of the network the user means, not of the machine that emulates it.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from emulator.topology.checks import ImpossibleError, find_issues
 from emulator.topology.fields import Delay, Fraction, Rate, Size, Strict, count
 from emulator.topology.limits import MAX_HOSTS_PER_LEAF, MAX_MTU, MAX_SWITCHES, MIN_MTU, NAME_PATTERN
-from emulator.topology.shapes import Network, build_network
+from emulator.topology.shapes import LINK_CLASSES, SHAPES, Network, build_network
 
 __all__ = ["Ecn", "EcnOverride", "LinkSpec", "Override", "Queue", "Topology"]
 
@@ -117,6 +117,12 @@ class Topology(Strict):
         if issues:
             raise ImpossibleError(issues)
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_a_file_says_it(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the link classes that the shape has not, so that what is written can be read again."""
+        foreign = set(LINK_CLASSES) - set(SHAPES[self.shape].link_classes)
+        return {key: value for key, value in dump(self).items() if key not in foreign}
 
     def network(self) -> Network:
         """Every node, port and link with the values in force, overrides applied."""

@@ -49,6 +49,10 @@ SHAPES: Final[Mapping[str, ShapeKind]] = {
 }
 
 
+#: The keys that describe a class of links.
+LINK_CLASSES: Final = tuple(dict.fromkeys(name for kind in SHAPES.values() for name in kind.link_classes))
+
+
 def build_network(topology: Topology) -> Network:
     """The network of a topology, its overrides applied in the order of the file.
 

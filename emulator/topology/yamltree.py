@@ -43,6 +43,8 @@ class Document:
     values: dict[Loc, Origin] = field(default_factory=dict)
     keys: dict[Loc, Origin] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    #: Keys whose value was refused already: nothing more is said about them.
+    refused: set[Loc] = field(default_factory=set)
 
     def origin(self, *locs: Loc) -> Origin:
         """The place of the first of several keys that the file has; else of the nearest key above the first."""
@@ -89,17 +91,17 @@ class Builder:
             elif isinstance(event, CollectionEndEvent):
                 self._stack.pop()
             elif isinstance(event, NodeEvent):
-                self._refuse_extras(event)
+                refused = self._refuse_extras(event)
                 frame = self._stack[-1] if self._stack else None
                 if frame is not None and isinstance(frame.container, dict) and frame.key is None:
                     if not isinstance(event, ScalarEvent):
                         return self._stop(event, "a key must be a plain word", "write key: value")
                     frame.key = (str(event.value), self._origin(event))
-                elif not self._add(event):
+                elif not self._add(event, refused):
                     return self._stop(event, f"nested deeper than {MAX_DEPTH} levels", "flatten it")
         return True
 
-    def _add(self, event: NodeEvent) -> bool:
+    def _add(self, event: NodeEvent, refused: bool) -> bool:
         value: Any = None
         if isinstance(event, ScalarEvent):
             value = _scalar(event)
@@ -107,7 +109,14 @@ class Builder:
             value = {}
         elif isinstance(event, SequenceStartEvent):
             value = []
-        loc, twice = self._place(value, self._origin(event))
+        origin = self._origin(event)
+        if isinstance(event, ScalarEvent) and event.implicit[0] and not event.value and self._stack:
+            # The parser puts an absent value where the next one starts; its key is the place to look at.
+            key = self._stack[-1].key
+            origin = key[1] if key is not None else origin
+        loc, twice = self._place(value, origin)
+        if refused:
+            self.document.refused.add(loc)
         if isinstance(value, dict | list):
             self._stack.append(_Frame(value, loc, twice))
         return len(self._stack) <= MAX_DEPTH
@@ -138,18 +147,22 @@ class Builder:
             values[loc] = origin
         return loc, frame.twice
 
-    def _refuse_extras(self, event: NodeEvent) -> None:
+    def _refuse_extras(self, event: NodeEvent) -> bool:
+        """Complains about anchors, aliases and tags; true if the value itself cannot be read for it."""
         anchor = event.anchor
         if isinstance(event, AliasEvent):
             what = f"alias *{anchor}: values are not shared in these files"
             self.document.complain(self._origin(event), what, "write the value out")
-            return
+            return True
         if anchor is not None:
             what = f"anchor &{anchor}: values are not shared in these files"
             self.document.complain(self._origin(event), what, "write the value out")
         tag = getattr(event, "tag", None)
-        if tag is not None and str(tag) != "!":
-            self.document.complain(self._origin(event), f"tag {tag} is not allowed", "write the plain value")
+        if tag is None or str(tag) == "!":
+            return False
+        short = str(tag).replace("tag:yaml.org,2002:", "!!")
+        self.document.complain(self._origin(event), f"tag {short} is not allowed", "write the plain value")
+        return True
 
     def _stop(self, event: Event, what: str, remedy: str) -> bool:
         self.document.complain(self._origin(event), what, remedy)

@@ -1,0 +1,184 @@
+"""The root command: light to start, errors in three parts, the exit codes of the contract."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from emulator.cli.lazy import Lazy, LazyGroup
+from emulator.cli.main import COMMANDS, cli, main
+from emulator.cli.params import RATE, SIZE
+from emulator.cli.session import verbosity_options
+from emulator.errors import MissingCapability, RunFailed, UsageError
+from traffic.errors import TrafficError
+
+HEAVY = (
+    "pydantic",
+    "ruamel",
+    "rich",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "plotly",
+    "scapy",
+    "networkx",
+    "pyroute2",
+    "mininet",
+)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Puts a command `boom` that does what the test says into the root."""
+
+    def put(body: Callable[[], object]) -> None:
+        monkeypatch.setitem(cli.commands, "boom", click.Command("boom", callback=body))
+
+    return put
+
+
+def fails(error: BaseException) -> Callable[[], object]:
+    def body() -> object:
+        raise error
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (UsageError("bad", where="--tdf", remedy="say 4"), 2, "error: bad\n  where: --tdf\n  to do: say 4\n"),
+        (RunFailed("flow 3 died", where="flow 3"), 1, "error: flow 3 died\n  where: flow 3\n"),
+        (MissingCapability("no root", remedy="use sudo"), 4, "error: no root\n  to do: use sudo\n"),
+        (TrafficError("bad PSN", where="QP 7", remedy="check"), 1, "error: bad PSN\n  where: QP 7\n  to do: check\n"),
+    ],
+)
+def test_errors_have_three_parts_and_their_exit_code(
+    command: Callable[[Callable[[], object]], None],
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    code: int,
+    text: str,
+) -> None:
+    command(fails(error))
+    assert main(["boom"]) == code
+    assert capsys.readouterr().err == text
+
+
+def test_a_defect_shows_its_place_and_a_traceback_only_when_asked(
+    command: Callable[[Callable[[], object]], None],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command(fails(KeyError("x")))
+    assert main(["boom"]) == 1
+    plain = capsys.readouterr().err
+    assert plain.startswith("error: internal error: KeyError: 'x'\n  where: test_main.py:")
+    assert "Traceback" not in plain
+    assert main(["-vv", "boom"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+    monkeypatch.setenv("FABRICLAB_DEBUG", "1")
+    assert main(["boom"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_verbosity_counts_before_and_after_the_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = verbosity_options(click.Command("boom", callback=fails(UsageError("bad"))))
+    monkeypatch.setitem(cli.commands, "boom", late)
+    assert main(["-v", "boom", "-v"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("result", [0, 3, None])
+def test_a_command_returns_its_exit_code(command: Callable[[Callable[[], object]], None], result: int | None) -> None:
+    command(lambda: result)
+    assert main(["boom"]) == (result or 0)
+
+
+def test_interruption_is_130(
+    command: Callable[[Callable[[], object]], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(fails(KeyboardInterrupt()))
+    assert main(["boom"]) == 130
+    assert capsys.readouterr().err.strip() == "fabriclab: interrupted"
+
+
+def test_unknown_command_and_flag_name_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tpoo"]) == 2
+    expected = 'error: no command "tpoo"; did you mean "topo"?\n  where: fabriclab\n  to do: see fabriclab --help\n'
+    assert capsys.readouterr().err == expected
+    assert main(["topo", "show", "--jsn", "x"]) == 2
+    assert "--json" in capsys.readouterr().err
+    assert main(["topo", "check"]) == 2
+    assert "FILE" in capsys.readouterr().err
+
+
+def test_only_commands_that_exist_are_listed() -> None:
+    group = LazyGroup(lazy={"here": Lazy("emulator.cli.topo:topo", "x"), "gone": Lazy("emulator.cli.nowhere:x", "y")})
+    context = click.Context(group)
+    assert group.list_commands(context) == ["here"]
+    assert group.get_command(context, "gone") is None
+
+
+def test_every_listed_command_loads() -> None:
+    context = click.Context(cli)
+    listed = cli.list_commands(context)
+    assert "topo" in listed and set(listed) <= set(COMMANDS)
+    for name in listed:
+        assert isinstance(cli.get_command(context, name), click.Command), name
+
+
+def test_help_imports_nothing_heavy_and_is_quick() -> None:
+    code = (
+        "import sys, time\n"
+        "start = time.process_time()\n"
+        "from emulator.cli.main import main\n"
+        "code = main(['--help'])\n"
+        "spent = time.process_time() - start\n"
+        f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules], code, spent)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    last = done.stdout.splitlines()[-1].split()
+    assert last[:3] == ["HEAVY", "[]", "0"]
+    # 0.06 s measured; the bound leaves room for a busy machine.
+    assert float(last[3]) < 0.5
+
+
+def test_version_and_environment(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("fabriclab ")
+    monkeypatch.setenv("FABRICLAB_JSON", "1")
+    topology = Path(__file__).parents[3] / "topologies" / "single-switch-8.yaml"
+    assert main(["topo", "show", str(topology)]) == 0
+    assert capsys.readouterr().out.startswith("{")
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    script = tmp_path / "reader.sh"
+    topology = Path(__file__).parents[3] / "topologies" / "leaf-spine-4x4x8.yaml"
+    call = f"{sys.executable} -m emulator.cli.main topo show --json {topology}"
+    script.write_text(f"set -o pipefail\n{call} | head -c 1 >/dev/null\n")
+    root = Path(__file__).parents[3]
+    done = subprocess.run(["bash", str(script)], capture_output=True, text=True, timeout=60, check=False, cwd=root)
+    assert "Traceback" not in done.stderr and "error" not in done.stderr
+
+
+def test_flags_share_the_unit_grammar(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    @click.option("--bytes", "size", type=SIZE, default="1MB")
+    @click.option("--rate", type=RATE)
+    def boom(size: int, rate: int | None) -> None:
+        click.echo(f"{size} {rate}")
+
+    monkeypatch.setitem(cli.commands, "boom", boom)
+    assert main(["boom", "--rate", "25Gbit"]) == 0
+    assert capsys.readouterr().out == "1000000 25000000000\n"
+    assert main(["boom", "--bytes", "1Mb"]) == 2
+    assert "write 1MB, or 125000B if bits were meant" in capsys.readouterr().err
