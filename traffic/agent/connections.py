@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from traffic.agent.nic import Nic
 from traffic.agent.spec import HostSpec, WorkerSpec
@@ -78,8 +79,8 @@ class Connector:
             wire_mtu_bytes=wire_bytes(data, t.mtu),
             hops=self.spec.hops[mine][other],
         )
-        cc = create(t.cc, path=path, params=t.cc_params)
-        common = {
+        cc = create(t.cc, path=path, params=t.cc_params, preset=t.cc_preset)
+        common: dict[str, Any] = {
             "qpn": qpn,
             "peer_qpn": peer,
             "label": label,

@@ -14,9 +14,12 @@ from traffic.transport.base import NEVER, Outgoing, QueuePair
 
 
 class Nic:
-    """`rate_bps` is the fabric's line rate of the host; `paths` counts packets by (peer rank, UDP source port)."""
+    """`rate_bps` is the fabric's line rate of the host; `paths` counts packets by (peer rank, UDP source port).
 
-    def __init__(self, *, rank: int, rate_bps: int, socket: PacketSocket, record: HostRecord) -> None:
+    A loop that wakes late may make good up to `catch_up_ns` of line time; the host's own shaper spaces what it sends then.
+    """
+
+    def __init__(self, *, rank: int, rate_bps: int, socket: PacketSocket, record: HostRecord, catch_up_ns: int) -> None:
         self.rank = rank
         self.socket = socket
         self.record = record
@@ -26,6 +29,7 @@ class Nic:
         self.templates: dict[int, FlowTemplate] = {}
         self.peers: dict[int, int] = {}
         self.free_at = 0.0
+        self.catch_up_ns = catch_up_ns
         self.turn = 0
         self.ready = NEVER
         self.timer = NEVER
@@ -59,8 +63,8 @@ class Nic:
         for qp in self.queue_pairs:
             while qp.control:
                 self._send(qp, qp.control.popleft(), control=True)
-        if self.free_at < now:
-            self.free_at = float(now)
+        if self.free_at < now - self.catch_up_ns:
+            self.free_at = float(now - self.catch_up_ns)
         pairs = self.queue_pairs
         count = len(pairs)
         while self.free_at <= until:
@@ -71,7 +75,7 @@ class Nic:
                     break
             else:
                 break
-            packet = qp.emit(max(now, int(self.free_at)))
+            packet = qp.emit(now if self.free_at < now else int(self.free_at))
             self._send(qp, packet, control=False)
         if self.socket.room < self.socket.batch:
             self._flush()

@@ -34,6 +34,7 @@ class TransportSpec:
     kind: str
     mtu: int
     cc: str
+    cc_preset: str | None = None
     cc_params: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
 

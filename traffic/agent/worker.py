@@ -44,7 +44,7 @@ class Worker:
         self.memories = [Memory() for _ in spec.hosts]
         self.sockets = [PacketSocket(h.netns, h.ifname, delayed=delayed) for h in spec.hosts]
         self.nics = [
-            Nic(rank=h.rank, rate_bps=h.rate_bps, socket=s, record=r)
+            Nic(rank=h.rank, rate_bps=h.rate_bps, socket=s, record=r, catch_up_ns=4 * spec.quantum_ns)
             for h, s, r in zip(spec.hosts, self.sockets, self.records, strict=True)
         ]
         self.job = Job(spec, self.memories)

@@ -53,6 +53,7 @@ class _Flight:
     sent_at: int
     ev: int
     again: bool
+    size: int
 
 
 class MrcSender:
@@ -126,7 +127,6 @@ class MrcSender:
         number = bisect_right(self.firsts, seq) - 1
         work = self.work[number]
         ev = self.paths.next(now)
-        self.flights[seq] = _Flight(now, ev, again)
         if self.deadline == NEVER:
             self.deadline = now + self._timeout()
         work.sent += 1
@@ -134,6 +134,7 @@ class MrcSender:
         index = seq - work.first
         start = index * self.mtu
         payload = work.local[start : start + self.mtu]
+        self.flights[seq] = _Flight(now, ev, again, len(payload))
         ext = pack_meth(number, number) + pack_reth(work.remote_va + start, work.rkey, len(work.local))
         if index == work.packets - 1:
             imm = work.verb is Verb.WRITE_IMM
@@ -173,32 +174,37 @@ class MrcSender:
         ce = sack.m == PathMark.SKIP_ONCE
         if sack.entropy and not sack.probe:
             self.paths.feedback(now, sack.entropy, Mark.ECN if ce else Mark.CLEAN)
-        count = fresh.bit_count()
-        if count:
-            self._take(fresh, bits)
+        size = 0
+        if fresh:
+            size = self._take(fresh, bits)
             self._complete(at)
             self.retries = 0
         if sack.rcv_cwnd_pen:
             self.cc.penalised(now=now, penalty=sack.rcv_cwnd_pen)
-        if count or rtt is not None:
-            self.cc.acked(now=now, size=count * self.mtu, rtt_ns=rtt, ce=ce)
+        if size or rtt is not None:
+            self.cc.acked(now=now, size=size, rtt_ns=rtt, ce=ce)
         self._infer(now)
         self._rearm(now)
 
-    def _take(self, fresh: int, bits: int) -> None:
+    def _take(self, fresh: int, bits: int) -> int:
+        """Note what arrived; the payload bytes of the packets that were in flight."""
         una, flights = self.una, self.flights
+        size = 0
         while fresh:
             low = fresh & -fresh
             fresh ^= low
             flight = flights.pop(una + low.bit_length() - 1, None)
-            if flight is not None and flight.sent_at > self.newest_acked and not flight.again:
-                self.newest_acked = flight.sent_at
+            if flight is not None:
+                size += flight.size
+                if flight.sent_at > self.newest_acked and not flight.again:
+                    self.newest_acked = flight.sent_at
         self.known |= bits
         ones = (~self.known & self.known + 1).bit_length() - 1
         self.known >>= ones
         self.una = una + ones
         if self.lost:
             self.lost = deque(s for s in self.lost if s >= self.una and not self.known >> s - self.una & 1)
+        return size
 
     def _complete(self, at: int) -> None:
         while self.done < len(self.work):
@@ -224,7 +230,7 @@ class MrcSender:
         self.lost.append(seq)
         if mark is not None:
             self.paths.feedback(now, flight.ev, mark)
-        self.cc.lost(now=now, size=self.mtu, kind=kind)
+        self.cc.lost(now=now, size=flight.size, kind=kind)
 
     def nacked(self, nack: Nack, now: int) -> None:
         """A NACK arrived: that packet, and only that, goes again."""

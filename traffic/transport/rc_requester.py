@@ -247,7 +247,7 @@ class Requester:
         if self.nxt < una:
             self.nxt = una
         self.retries = self.rnr_retries = 0
-        self.cc.acked(now=now, size=count * self.mtu, rtt_ns=rtt, ce=ce)
+        self.cc.acked(now=now, size=self._bytes(una - count, una), rtt_ns=rtt, ce=ce)
         while self.done < len(self.work):
             work = self.work[self.done]
             work.bytes_acked = min(len(work.local), max(0, (una - work.first) * self.mtu))
@@ -257,6 +257,17 @@ class Requester:
             self.done += 1
             self.sink.completed.append((work, at))
         self.deadline = now + self._timeout() if una < self.high else NEVER
+
+    def _bytes(self, low: int, high: int) -> int:
+        """Payload bytes of the sequence numbers in [low, high)."""
+        total = 0
+        for work in self.work[self.done :]:
+            if work.first >= high:
+                break
+            start = max(low, work.first) - work.first
+            end = min(high - work.first, work.packets)
+            total += max(0, min(end * self.mtu, len(work.local)) - start * self.mtu)
+        return total
 
     def _rewind(self, seq: int, now: int) -> None:
         self.nxt = seq

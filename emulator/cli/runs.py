@@ -1,0 +1,197 @@
+"""What all run commands share: their flags, the progress line, how a result is printed."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from emulator.cli.params import DURATION, json_option, set_option
+from emulator.cli.session import session_of, verbosity_options
+
+if TYPE_CHECKING:
+    from emulator.experiment.run import Finished
+    from emulator.experiment.spec import Experiment
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--clock",
+        type=click.Choice(["auto", "real", "virtual"]),
+        default="auto",
+        help="real: namespaces, slowed, root. virtual: guest kernel, exact, no root. auto: chooses and says why.",
+    ),
+    click.option("--tdf", default="auto", metavar="auto|N", help="Time dilation factor of the real clock."),
+    click.option("--seed", type=click.IntRange(min=0), default=1, help="Seed of everything random."),
+    click.option(
+        "--transport", type=click.Choice(["roce", "mrc", "tcp"]), default="roce", help="roce: one path; mrc: sprayed."
+    ),
+    click.option("--cc", metavar="NAME|FILE.py:CLASS", help="Congestion control; see `fabriclab cc list`."),
+    click.option("--cc-preset", metavar="NAME", help="Published parameters of it; see `fabriclab cc show NAME`."),
+    click.option("--cc-set", multiple=True, metavar="KEY=VALUE", help="One parameter of it. Repeatable."),
+    click.option(
+        "--mtu", type=click.Choice(["256", "512", "1024", "2048", "4096"]), default="4096", help="Payload bytes."
+    ),
+    click.option("--recovery", type=click.Choice(["gbn", "selective"]), default="gbn", help="roce: loss recovery."),
+    click.option("--qps", type=click.IntRange(1, 64), default=1, help="Queue pairs between two hosts."),
+    click.option(
+        "--spray",
+        type=click.Choice(["oblivious", "bitmap", "reps", "flowlet", "ecmp"]),
+        default="oblivious",
+        help="mrc: how paths are picked.",
+    ),
+    click.option("--time-limit", type=DURATION, default="1s", help="Longest fabric time of the traffic."),
+    click.option("--wall-limit", type=click.FloatRange(min=1), default=300.0, help="Longest wall time, seconds."),
+    click.option("--sample", type=DURATION, default=None, help="Queue sampling period (fabric time)."),
+    click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Folder of run directories."),
+    set_option,
+    json_option("Print the summary as JSON on standard output."),
+    verbosity_options,
+)
+
+
+def run_options(command: F) -> F:
+    """Gives a command the flags common to all runs."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def experiment_of(topology: str, workload: Mapping[str, Any], flags: Mapping[str, Any]) -> Experiment:
+    """The experiment that a run command's flags describe."""
+    from pydantic import ValidationError
+
+    from emulator.errors import UsageError
+    from emulator.experiment.spec import Experiment
+
+    tdf = flags["tdf"]
+    if tdf != "auto":
+        if not tdf.isdecimal() or int(tdf) < 1:
+            raise UsageError(
+                f'"{tdf}" is no time dilation factor', where="--tdf", remedy="write auto or a whole number from 1"
+            )
+        tdf = int(tdf)
+    try:
+        return Experiment.model_validate(
+            {
+                "topology": topology,
+                "topology_set": flags["settings"],
+                "workload": workload,
+                "transport": {
+                    "kind": flags["transport"],
+                    "cc": flags["cc"],
+                    "cc_preset": flags["cc_preset"],
+                    "cc_params": key_values(flags["cc_set"], "--cc-set"),
+                    "mtu": int(flags["mtu"]),
+                    "recovery": flags["recovery"],
+                    "qps": flags["qps"],
+                    "spray": flags["spray"],
+                },
+                "clock": flags["clock"],
+                "tdf": tdf,
+                "seed": flags["seed"],
+                "sample": flags["sample"],
+                "time_limit": flags["time_limit"],
+                "wall_limit_s": flags["wall_limit"],
+            }
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UsageError(first["msg"], where=place, remedy="see --help for what it takes") from error
+
+
+def key_values(words: tuple[str, ...], option: str) -> dict[str, Any]:
+    """`KEY=VALUE` words as a mapping; numbers become numbers, the rest stays text."""
+    from emulator.errors import UsageError
+
+    out: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise UsageError(f'"{word}" is no setting', where=option, remedy="write KEY=VALUE")
+        try:
+            out[key] = json.loads(value)
+        except ValueError:
+            out[key] = value
+    return out
+
+
+class ProgressLine:
+    """One line on standard error that says what goes on; silent when asked or when nobody looks."""
+
+    def __init__(self, *, quiet: bool, verbose: bool) -> None:
+        self.quiet = quiet
+        self.verbose = verbose
+        self.terminal = sys.stderr.isatty()
+        self._shown = ""
+        self._last = 0.0
+
+    def step(self, text: str, done: int, total: int) -> None:
+        """Building or taking away."""
+        self._line(f"{text} …" if done < total else text, keep=False)
+
+    def progress(self, state: Mapping[str, Any]) -> None:
+        """Traffic."""
+        total = max(1, state["bytes_total"])
+        share = state["bytes_done"] / total
+        self._line(
+            f"{share:4.0%} of {total / 1e6:.3g} MB acknowledged, {state['packets']} packets, "
+            f"{state['time_ns'] / 1e3:.0f} us of fabric time",
+            keep=False,
+        )
+
+    def note(self, text: str) -> None:
+        """A sentence for the user, kept on the screen."""
+        if not self.quiet and text:
+            self._clear()
+            click.echo(text, err=True)
+
+    def _line(self, text: str, *, keep: bool) -> None:
+        if self.quiet:
+            return
+        if self.terminal:
+            click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+            self._shown = text
+        elif self.verbose or time.monotonic() - self._last > 5:
+            self._last = time.monotonic()
+            click.echo(text, err=True)
+
+    def _clear(self) -> None:
+        if self.terminal and self._shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+            self._shown = ""
+
+    def close(self) -> None:
+        """Leave a clean line."""
+        self._clear()
+
+
+def run_and_print(ctx: click.Context, experiment: Experiment, flags: Mapping[str, Any]) -> int:
+    """Run, print the summary (text or JSON), and return the verdict's exit code."""
+    from emulator.experiment.run import run
+
+    session = session_of(ctx)
+    watch = ProgressLine(quiet=session.quiet, verbose=session.verbosity > 0)
+    try:
+        finished = run(experiment, out=flags["out"], argv=["fabriclab", *sys.argv[1:]], watch=watch)
+    finally:
+        watch.close()
+    return print_finished(finished, as_json=flags["as_json"], quiet=session.quiet)
+
+
+def print_finished(finished: Finished, *, as_json: bool, quiet: bool) -> int:
+    """The result on standard output; where it lies on standard error."""
+    if as_json:
+        click.echo(json.dumps(finished.summary, indent=1, ensure_ascii=False))
+    else:
+        click.echo((finished.run_dir / "summary.txt").read_text(encoding="utf-8").rstrip("\n"))
+    if not quiet:
+        click.echo(f"results: {finished.run_dir}   page: {finished.run_dir / 'report.html'}", err=True)
+    return finished.exit_code

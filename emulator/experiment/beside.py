@@ -1,0 +1,128 @@
+"""The worker as a process of its own, the sampler beside it: how a run goes on the real clock.
+
+Protocol on the worker's standard streams, one JSON object a line: the worker says `ready`, is told `start`, says
+`progress` now and then, and `done` when its result is in the file it was named.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from emulator.collect.sampler import Sampler
+from emulator.errors import RunFailed
+from emulator.experiment.execute import monotonic_start
+from emulator.fabric.fabric import Fabric
+from traffic.agent.spec import WorkerResult, WorkerSpec
+
+_READY_S = 60.0
+_LEAD_S = 0.05
+
+
+def run_worker(
+    spec: WorkerSpec, fabric: Fabric, sample_ns: int, say: Callable[[str, Mapping[str, Any]], None]
+) -> tuple[WorkerResult, dict[str, Any]]:
+    """Run the worker; its result and the samples."""
+    with tempfile.TemporaryDirectory(prefix="fabriclab-") as folder:
+        task, answer = Path(folder, "spec.json"), Path(folder, "result.json")
+        delayed = fabric.plan.delay_mode == "netem"
+        task.write_text(json.dumps({"spec": spec.to_json(), "delayed": delayed, "answer": str(answer)}))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "traffic.agent", str(task)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+        )
+        fabric.adopt(process.pid)
+        try:
+            samples = _drive(process, spec, fabric, sample_ns, say)
+            if process.wait(timeout=30) != 0 or not answer.exists():
+                raise _died(process)
+            return WorkerResult.from_json(json.loads(answer.read_text())), samples
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def _drive(
+    process: subprocess.Popen[bytes],
+    spec: WorkerSpec,
+    fabric: Fabric,
+    sample_ns: int,
+    say: Callable[[str, Mapping[str, Any]], None],
+) -> dict[str, Any]:
+    assert process.stdin is not None and process.stdout is not None
+    lines = _Lines(process.stdout)
+    deadline = time.monotonic() + _READY_S
+    while not lines.take("ready"):
+        if not lines.wait(max(0.0, deadline - time.monotonic())):
+            raise _died(process)
+    start = monotonic_start(_LEAD_S, 1_000_000)
+    process.stdin.write(json.dumps({"start": start}).encode() + b"\n")
+    process.stdin.flush()
+    sampler = Sampler(fabric.ports, period_ns=sample_ns, clock=lambda: (time.monotonic_ns() - start) // spec.tdf)
+    due = start
+    limit = time.monotonic() + spec.limit_wall_s + 30
+    while not lines.take("done"):
+        for state in lines.all("progress"):
+            say("progress", state)
+        now = time.monotonic_ns()
+        if now >= due:
+            sampler.sample((now - start) // spec.tdf)
+            due += sample_ns * spec.tdf * max(1, (time.monotonic_ns() - due) // (sample_ns * spec.tdf) + 1)
+        if not lines.wait(max(0.0, (due - time.monotonic_ns()) / 1e9)) or time.monotonic() > limit:
+            raise _died(process)
+    return sampler.finish()
+
+
+class _Lines:
+    """JSON lines of a pipe, read as they come."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self.fd = pipe.fileno()
+        self.pending = b""
+        self.messages: list[dict[str, Any]] = []
+        self.open = True
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for input; False once the pipe is closed."""
+        if select.select([self.fd], [], [], seconds)[0]:
+            import os
+
+            data = os.read(self.fd, 65536)
+            if not data:
+                self.open = False
+            self.pending += data
+            *whole, self.pending = self.pending.split(b"\n")
+            self.messages += [json.loads(line) for line in whole if line.strip()]
+        return self.open or bool(self.messages)
+
+    def take(self, kind: str) -> bool:
+        """Whether a message of that kind has come; it is taken away."""
+        return bool(self.all(kind))
+
+    def all(self, kind: str) -> list[dict[str, Any]]:
+        """All messages of that kind so far, taken away."""
+        out = [m for m in self.messages if m.get("kind") == kind]
+        self.messages = [m for m in self.messages if m.get("kind") != kind]
+        return out
+
+
+def _died(process: subprocess.Popen[bytes]) -> RunFailed:
+    process.kill()
+    _, errors = process.communicate()
+    text = errors.decode(errors="replace").strip().splitlines()
+    return RunFailed(
+        f"the worker ended with status {process.returncode}" + (f": {text[-1]}" if text else ""),
+        where="agents",
+        remedy="run again with -vv for its traceback" if not text else "\n".join(text[-12:]),
+    )

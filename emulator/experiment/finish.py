@@ -1,0 +1,27 @@
+"""From raw results to everything a run directory holds: tables, verdict, summary, page. Runs on the host side always."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from emulator.collect.raw import Raw
+from emulator.collect.tables import make_tables, write_tables
+from emulator.judge.facts import facts_from_raw
+from emulator.judge.verdict import exit_code, judge
+from emulator.report.page import make_page
+from emulator.report.summary import make_summary, write_summary
+
+
+def finish(run_dir: Path, manifest: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """Writes the results into the run directory; the summary and the exit code of its verdict."""
+    raw = Raw(run_dir / "raw")
+    tables = make_tables(raw, manifest)
+    facts = facts_from_raw(raw, manifest)
+    verdict = judge(facts)
+    summary = make_summary(tables, raw, manifest, verdict, bound_ns=facts.bound_ns)
+    write_tables(tables, run_dir)
+    write_summary(run_dir, summary)
+    make_page(run_dir)
+    return summary, exit_code(verdict)

@@ -1,0 +1,77 @@
+"""Run directories and their manifest: everything needed to repeat a run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from emulator.collect.environment import versions
+from emulator.errors import UsageError
+from emulator.experiment.resolve import Resolved
+
+FORMAT = 1
+"""Version of the run directory's format."""
+
+
+def new_run_dir(out: Path, name: str) -> Path:
+    """A fresh directory `YYYYMMDD-HHMMSS-NAME` in `out`; two runs in one second get a number."""
+    clean = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "run"
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    for attempt in range(1, 1000):
+        path = out / (f"{stamp}-{clean}"[:60] + ("" if attempt == 1 else f"-{attempt}"))
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            if not path.is_dir():
+                break
+            continue
+        except OSError as error:
+            raise UsageError(
+                f"cannot make a run directory: {error.strerror}", where=str(path), remedy="choose another --out"
+            ) from error
+        return path
+    raise UsageError("no free name for a run directory", where=str(out), remedy="choose another --out")
+
+
+def make_manifest(run_dir: Path, resolved: Resolved, *, argv: Sequence[str], why: str) -> dict[str, Any]:
+    """The manifest of a run, written to `manifest.json`."""
+    manifest = {
+        "format": FORMAT,
+        "run_id": run_dir.name,
+        "command": list(argv),
+        "versions": versions(),
+        "experiment": {"name": resolved.name, "workload": resolved.workload, "transport": resolved.transport},
+        "topology": resolved.topology,
+        "clock": {"mode": resolved.clock, "tdf": resolved.tdf, "why": why},
+        "seed": resolved.seed,
+        "resolved": resolved.to_dict(),
+    }
+    write_json(run_dir / "manifest.json", manifest)
+    return manifest
+
+
+def read_manifest(run_dir: Path) -> dict[str, Any]:
+    """The manifest of an earlier run. Raises UsageError where it is none."""
+    path = run_dir / "manifest.json"
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"no readable manifest: {error}", where=str(path), remedy="name a run directory as fabriclab made it"
+        ) from error
+    if manifest.get("format") != FORMAT:
+        raise UsageError(
+            f"format {manifest.get('format')!r} of this run directory is not supported",
+            where=str(path),
+            remedy=f"supported: {FORMAT}",
+        )
+    return manifest
+
+
+def write_json(path: Path, data: object) -> None:
+    """JSON for people: indented, with a final line end."""
+    path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,142 @@
+"""From an experiment to a run that leaves nothing open: every default becomes a number. Pure but for reading the file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from emulator.errors import UsageError
+from emulator.experiment.spec import Experiment
+from traffic.collective.registry import make_schedule, parameters
+from traffic.collective.schedule import Schedule
+
+if TYPE_CHECKING:
+    from emulator.topology.model import Topology
+    from emulator.topology.network import Network
+
+DEFAULT_CC = {"roce": "dcqcn", "mrc": "nscc", "tcp": "cubic"}
+_WIRE_EXTRA = 122  # Ethernet 14, IPv4 20, UDP 8, BTH 12, METH 4, RETH 16, ImmDt 4, ICRC 4, and 24 of preamble, FCS and gap, 16 spare
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A run without open ends, as the manifest keeps it. `tdf` is 1 on the virtual clock; `sample_ns` 0 means no samples."""
+
+    name: str
+    topology: dict[str, Any]
+    workload: dict[str, Any]
+    transport: dict[str, Any]
+    clock: str
+    tdf: int
+    seed: int
+    sample_ns: int
+    quantum_ns: int
+    time_limit_ns: int
+    wall_limit_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+def make_workload(experiment: Experiment, network: Network) -> tuple[Schedule, dict[str, Any]]:
+    """The schedule, and the workload with all its parameters spelled out. Ranks are hosts in order."""
+    w = experiment.workload
+    hosts = len(network.hosts)
+    params = dict(w.params)
+    wanted = parameters(w.kind, w.algorithm)
+    if w.values is not None:
+        if w.kind != "allreduce":
+            raise UsageError("only an all-reduce takes values", where="values", remedy="leave them out")
+        given = params.setdefault("ranks", len(w.values))
+        if given != len(w.values):
+            raise UsageError(
+                f"{len(w.values)} values for {given} ranks", where="--values", remedy="give each rank one number"
+            )
+    if "ranks" in wanted:
+        params.setdefault("ranks", hosts)
+        if params["ranks"] > hosts:
+            raise UsageError(
+                f"{params['ranks']} ranks on {hosts} hosts",
+                where="ranks",
+                remedy=f"use at most {hosts}, or a larger topology",
+            )
+    if "seed" in wanted:
+        params.setdefault("seed", experiment.seed)
+    if "receiver" in wanted:
+        params.setdefault("receiver", 0)
+    schedule = make_schedule(w.kind, algorithm=w.algorithm, size=w.bytes, **params)
+    shown = {"kind": w.kind, "algorithm": schedule.algorithm, "bytes": w.bytes, **params}
+    if w.values is not None:
+        shown["values"] = list(w.values)
+    return schedule, shown
+
+
+def resolve(experiment: Experiment, topology: Topology, *, clock: str, tdf: int) -> Resolved:
+    """Every open end closed, for a clock and time dilation factor that the planner chose."""
+    network = topology.network()
+    schedule, workload = make_workload(experiment, network)
+    used = sorted({r for m in schedule.moves for r in (m.src, m.dst)})
+    names = [h.name for h in network.hosts]
+    t = experiment.transport
+    _fits(t.mtu, topology.mtu)
+    pairs = {(m.src, m.dst) for m in schedule.moves}
+    rtt = max(network.base_rtt_ns(names[a], names[b]) for a, b in pairs)
+    drain = max(p.limit_bytes * 8_000_000_000 // p.rate_bps for p in network.ports)
+    timeout = t.timeout if t.timeout is not None else max(100_000, 4 * rtt + 2 * drain)
+    reorder = t.reorder_window if t.reorder_window is not None else max(2 * rtt, 10_000)
+    transport = {
+        "kind": t.kind,
+        "cc": t.cc or DEFAULT_CC[t.kind],
+        "cc_preset": t.cc_preset,
+        "cc_params": dict(t.cc_params),
+        "mtu": t.mtu,
+        "options": {
+            "recovery": t.recovery,
+            "bdp_cap": t.bdp_cap,
+            "qps": t.qps,
+            "spray": t.spray,
+            "entropy": t.entropy,
+            "ack_every": t.ack_every,
+            "timeout_ns": timeout,
+            "adaptive_timeout": t.adaptive_timeout,
+            "retry_count": t.retry_count,
+            "cnp_interval_ns": t.cnp_interval,
+            "reorder_ns": reorder,
+            "probe_ns": t.probe_interval,
+            "probes_needed": t.probes_needed,
+            "min_active": max(1, t.entropy // 4),
+        },
+    }
+    sample = experiment.sample
+    if sample is None:
+        sample = max(1_000, rtt) if clock == "virtual" else max(1_000, 5_000_000 // tdf)
+    return Resolved(
+        name=experiment.name or _name(experiment, workload, len(used)),
+        topology=topology.model_dump(mode="json", exclude_none=True),
+        workload=workload,
+        transport=transport,
+        clock=clock,
+        tdf=tdf,
+        seed=experiment.seed,
+        sample_ns=sample,
+        quantum_ns=max(0, rtt // 16),
+        time_limit_ns=experiment.time_limit,
+        wall_limit_s=experiment.wall_limit_s,
+    )
+
+
+def _fits(mtu: int, interface_mtu: int) -> None:
+    if mtu + _WIRE_EXTRA - 38 > interface_mtu:
+        raise UsageError(
+            f"packets of {mtu} bytes of payload do not fit an interface MTU of {interface_mtu}",
+            where="--mtu",
+            remedy=f"use a smaller --mtu, or a topology with `mtu: {mtu + 200}` or more",
+        )
+
+
+def _name(experiment: Experiment, workload: dict[str, Any], ranks: int) -> str:
+    kind = str(workload["kind"]).replace("_", "-")
+    if kind == "incast":
+        return f"incast-{workload['senders']}to1"
+    return f"{kind}-{ranks}"

@@ -1,0 +1,154 @@
+"""One run from an experiment to a finished run directory, on either clock: what every run command calls."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from emulator.collect.environment import environment
+from emulator.errors import FabricError, RunFailed
+from emulator.experiment.manifest import make_manifest, new_run_dir, write_json
+from emulator.experiment.planner import choose
+from emulator.experiment.resolve import Resolved, make_workload, resolve
+from emulator.experiment.spec import Experiment
+from emulator.topology.load import load_topology
+
+_MARK = "\x1efabriclab "
+"""What a line of the guest begins with when it speaks to the host side and not to the user."""
+
+
+class Watcher(Protocol):
+    """Who is told how a run goes: a progress line, a live view, or nobody."""
+
+    def step(self, text: str, done: int, total: int) -> None:
+        """Building or taking away."""
+
+    def progress(self, state: Mapping[str, Any]) -> None:
+        """Traffic: `time_ns`, `bytes_done`, `bytes_total` …"""
+
+    def note(self, text: str) -> None:
+        """A sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that came to its end: where its results are, the summary, and the exit code of the verdict."""
+
+    run_dir: Path
+    summary: dict[str, Any]
+    exit_code: int
+
+
+def run(
+    experiment: Experiment, *, out: Path, argv: Sequence[str], watch: Watcher, base: Path | None = None
+) -> Finished:
+    """Run an experiment. `base` is the folder its topology path is relative to; the run directory is made in `out`."""
+    path = Path(experiment.topology)
+    topology = load_topology(path if base is None or path.is_absolute() else base / path, experiment.topology_set)
+    network = topology.network()
+    schedule, _ = make_workload(experiment, network)
+    choice = choose(experiment, network, schedule)
+    resolved = resolve(experiment, topology, clock=choice.clock, tdf=choice.tdf)
+    return run_resolved(resolved, out=out, argv=argv, watch=watch, why=choice.why)
+
+
+def run_resolved(resolved: Resolved, *, out: Path, argv: Sequence[str], watch: Watcher, why: str) -> Finished:
+    """Run what leaves nothing open; also how `rerun` runs an earlier manifest."""
+    from emulator.experiment.finish import finish
+
+    run_dir = new_run_dir(out, resolved.name)
+    manifest = make_manifest(run_dir, resolved, argv=argv, why=why)
+    watch.note(why)
+    before = environment()
+    began = time.monotonic()
+    if resolved.clock == "virtual":
+        _in_guest(run_dir, manifest, resolved, watch)
+    else:
+        _here(run_dir, manifest, watch)
+    manifest["clock"]["wall_s"] = round(time.monotonic() - began, 3)
+    write_json(run_dir / "manifest.json", manifest)
+    write_json(run_dir / "environment.json", {"before": before, "after": environment()})
+    watch.step("writing results", 0, 1)
+    summary, exit_code = finish(run_dir, manifest)
+    _raise_problem(run_dir)
+    return Finished(run_dir, summary, exit_code)
+
+
+def _raise_problem(run_dir: Path) -> None:
+    problem = json.loads((run_dir / "raw" / "worker.json").read_text(encoding="utf-8"))["problem"]
+    if problem is not None:
+        raise RunFailed(
+            problem["what"], where=problem["where"], remedy=f"{problem['remedy']}; what was measured is in {run_dir}"
+        )
+
+
+def _here(run_dir: Path, manifest: Mapping[str, Any], watch: Watcher) -> None:
+    from emulator.experiment.execute import execute
+
+    execute(run_dir, manifest, say=lambda kind, fields: _tell(watch, kind, fields))
+
+
+def _tell(watch: Watcher, kind: str, fields: Mapping[str, Any]) -> None:
+    if kind == "step":
+        watch.step(fields["text"], fields["done"], fields["total"])
+    elif kind == "progress":
+        watch.progress(fields)
+    else:
+        watch.note(str(fields.get("text", "")))
+
+
+def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, watch: Watcher) -> None:
+    from emulator.clock.virtual import run_guest
+    from emulator.port.objects import ensure_object
+
+    ensure_object("kernel")
+    run_dir = run_dir.resolve()
+    failure: list[dict[str, str]] = []
+    other: list[str] = []
+
+    def on_line(line: str) -> None:
+        if line.startswith(_MARK):
+            message = json.loads(line[len(_MARK) :])
+            if message["kind"] == "failure":
+                failure.append(message)
+            else:
+                _tell(watch, message["kind"], message)
+        elif line.strip():
+            other.append(line)
+
+    watch.step("starting the guest kernel", 0, 1)
+    status = run_guest(
+        [sys.executable, "-m", "emulator.experiment.guest", str(run_dir)],
+        run_dir=run_dir,
+        wall_limit_s=resolved.wall_limit_s,
+        on_line=on_line,
+        cwd=Path(__file__).resolve().parents[2],
+        seed=resolved.seed,
+    )
+    if failure:
+        raise RunFailed(failure[0]["what"], where=failure[0]["where"] or "guest", remedy=failure[0]["remedy"])
+    if status != 0:
+        tail = "\n".join(other[-15:])
+        raise RunFailed(f"the program in the guest ended with status {status}", where="guest", remedy=tail)
+
+
+def guest_main(run_dir: Path) -> int:
+    """What runs inside the guest: the same `execute`, told to the host side line by line."""
+    from emulator.experiment.execute import execute
+
+    def say(kind: str, fields: Mapping[str, Any]) -> None:
+        sys.stdout.write(_MARK + json.dumps({"kind": kind, **fields}) + "\n")
+        sys.stdout.flush()
+
+    manifest = json.loads((run_dir / "manifest.json").read_text(encoding="utf-8"))
+    try:
+        execute(run_dir, manifest, say=say)
+    except FabricError as error:
+        say("failure", {"what": error.what, "where": error.where, "remedy": error.remedy})
+        return error.exit_code
+    return 0

@@ -1,0 +1,44 @@
+"""The worker as a process: told by a file and its standard input, answers by a file and its standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from traffic.agent.spec import WorkerSpec
+from traffic.agent.worker import Worker
+
+
+def _say(kind: str, fields: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"kind": kind, **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Run the specification named on the command line."""
+    task = json.loads(Path(sys.argv[1]).read_text())
+    parent = os.getppid()
+    worker = Worker(WorkerSpec.from_json(task["spec"]), delayed=task["delayed"])
+    try:
+        _say("ready", {})
+        line = sys.stdin.readline()
+        if not line:
+            return 1
+        result = worker.run(
+            json.loads(line)["start"],
+            progress=lambda state: _say("progress", state),
+            stop=lambda: os.getppid() != parent,
+        )
+        Path(task["answer"]).write_text(json.dumps(result.to_json()))
+        _say("done", {})
+    finally:
+        worker.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
