@@ -54,6 +54,15 @@ class Raw:
         return self._may("softnet.json")
 
     @cached_property
+    def path_names(self) -> dict[tuple[int, int, int], str]:
+        """Switches behind (src, dst, UDP source port), as far as the run asked the kernel (`paths.json`)."""
+        found = {}
+        for key, ports in self._may("paths.json").items():
+            src, dst, entropy = (int(n) for n in key.split("-"))
+            found[src, dst, entropy] = ">".join(str(port).split(":")[0] for port in ports[1:])
+        return found
+
+    @cached_property
     def samples(self) -> Mapping[str, NDArray[np.int64]]:
         """`samples.npz` as arrays by name; empty arrays when the run kept no samples."""
         import numpy as np

@@ -1,28 +1,26 @@
 """Raw results become the tables of a run: flows, queues, histogram, rates, events.
 
-Equal raw results give equal bytes on disk: rows have a total order, the schemas are fixed, and no time of
-writing, index or library state enters the files.
+Equal raw results give equal tables: rows have a total order.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emulator.collect.ideal import Ideal
 from emulator.collect.raw import CLASSES, Raw
+from emulator.collect.store import Tables, arrow
+from emulator.errors import FabricError
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 MISSED = 1.9
-"""Sampling rounds further apart than this many periods have a round missing between them."""
+"""Samples of a queue further apart than this many periods have a round missing between them."""
 
 FLOW_INTS = (
     "id",
@@ -63,54 +61,6 @@ FLOW_COLUMNS = (
 )
 QUEUE_COUNTS = ("backlog_bytes", "enqueued", "dropped", "marked", "trimmed")
 RATE_FIRST = ("time_ns", "flow", "qp", "rate_bps", "window_bytes", "rtt_ns", "trigger")
-TABLES = ("flows", "queues", "histogram", "rates")
-
-
-@dataclass(frozen=True)
-class Tables:
-    """The tables of one run as pandas frames, and its events in order of time.
-
-    `flows` one row a transfer; `queues` one row a port, class and sample (counters cumulative, null where the kernel
-    cannot tell, a row of nulls where sampling rounds are missing); `histogram` packets by the backlog they met; `rates`
-    what congestion control did; `events` dicts with `time_ns` and `kind`.
-    """
-
-    flows: pd.DataFrame
-    queues: pd.DataFrame
-    histogram: pd.DataFrame
-    rates: pd.DataFrame
-    events: list[dict[str, Any]]
-
-    def write(self, run_dir: Path) -> None:
-        """Write `*.parquet` and `events.jsonl` into the run directory."""
-        import pyarrow.parquet as pq
-
-        for name in TABLES:
-            pq.write_table(_arrow(name, getattr(self, name)), run_dir / f"{name}.parquet", compression="zstd")
-        lines = [json.dumps(e, separators=(",", ":"), ensure_ascii=False, sort_keys=True) + "\n" for e in self.events]
-        (run_dir / "events.jsonl").write_text("".join(lines), encoding="utf-8")
-
-    @classmethod
-    def read(cls, run_dir: Path) -> Tables:
-        """The tables as `write` left them."""
-        flows, queues, histogram, rates = (read_table(run_dir, name) for name in TABLES)
-        return cls(flows, queues, histogram, rates, read_events(run_dir))
-
-
-def read_table(run_dir: Path, name: str) -> pd.DataFrame:
-    """One table of a run directory."""
-    import pyarrow.parquet as pq
-
-    frame: pd.DataFrame = pq.read_table(run_dir / f"{name}.parquet").to_pandas()
-    return frame
-
-
-def read_events(run_dir: Path) -> list[dict[str, Any]]:
-    """The events of a run directory."""
-    path = run_dir / "events.jsonl"
-    if not path.is_file():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 def make_tables(raw_dir: Path | Raw, manifest: Mapping[str, Any]) -> Tables:
@@ -122,7 +72,7 @@ def make_tables(raw_dir: Path | Raw, manifest: Mapping[str, Any]) -> Tables:
         "histogram": _histogram(raw),
         "rates": _rates(raw),
     }
-    return Tables(**{name: _arrow(name, frame).to_pandas() for name, frame in frames.items()}, events=_events(raw))
+    return Tables(**{name: arrow(name, frame).to_pandas() for name, frame in frames.items()}, events=_events(raw))
 
 
 def host_names(raw: Raw) -> list[str]:
@@ -142,7 +92,7 @@ def _flows(raw: Raw, manifest: Mapping[str, Any]) -> pd.DataFrame:
     import pandas as pd
 
     hosts = host_names(raw)
-    ideal = Ideal(raw.plan["ports"], mtu_of(manifest))
+    ideal = _ideal(raw, mtu_of(manifest))
     used: dict[tuple[int, int], set[int]] = {}
     for src, dst, entropy, packets in raw.worker["paths"]:
         if packets:
@@ -153,7 +103,7 @@ def _flows(raw: Raw, manifest: Mapping[str, Any]) -> pd.DataFrame:
         start = move["start_ns"] if move["start_ns"] >= 0 else None
         end = move["delivered_ns"] if move["delivered_ns"] >= 0 else None
         fct = end - start if start is not None and end is not None else None
-        best = ideal.ns(src, dst, move["size"]) if src != dst else None
+        best = ideal(move["src"], move["dst"], move["size"])
         rows.append(
             {
                 "id": move["id"],
@@ -175,13 +125,32 @@ def _flows(raw: Raw, manifest: Mapping[str, Any]) -> pd.DataFrame:
     return frame.astype({**dict.fromkeys(FLOW_INTS, "Int64"), "slowdown": "float64"})
 
 
+def _ideal(raw: Raw, mtu: int) -> Callable[[int, int, int], int | None]:
+    """A function (src rank, dst rank, bytes) -> ns alone in the fabric, None where there is no path."""
+    from emulator.judge.theory import Theory
+    from emulator.judge.wires import Wires
+
+    theory = Theory(Wires.from_plan(raw.plan), mtu)
+    known: dict[tuple[int, int, int], int | None] = {}
+
+    def ideal(src: int, dst: int, size: int) -> int | None:
+        if (src, dst, size) not in known:
+            try:
+                known[src, dst, size] = round(theory.alone_ns(src, dst, size))
+            except FabricError:
+                known[src, dst, size] = None
+        return known[src, dst, size]
+
+    return ideal
+
+
 def _queues(raw: Raw) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
     s = raw.samples
     numbers, names = _ports_by_number(raw)
-    gaps = _gap_rows(s, raw)
+    gaps = _gap_rows(s)
     time = np.concatenate([s["time_ns"].astype(np.int64), gaps[0]])
     port = np.concatenate([s["port"].astype(np.int64), gaps[1]])
     cls = np.concatenate([s["cls"].astype(np.int64), gaps[2]])
@@ -211,20 +180,20 @@ def _ports_by_number(raw: Raw) -> tuple[NDArray[np.int64], list[str]]:
     return np.array([n for n, _ in pairs], np.int64), [name for _, name in pairs]
 
 
-def _gap_rows(
-    s: Mapping[str, NDArray[np.int64]], raw: Raw
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """(time, port, class) of a row of nulls for each sampled port and class, at the first round missed in each gap."""
+def _gap_rows(s: Mapping[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """(time, port, class) of a row of nulls for each series of samples, at the first round missed in each of its gaps.
+
+    Each namespace is read at its own time and may miss a round alone, so gaps are found series by series.
+    """
     import numpy as np
 
-    none = np.empty(0, np.int64)
-    ticks, period = s["tick_ns"].astype(np.int64), int(s["period_ns"])
-    if len(ticks) < 2 or period <= 0:
-        return none, none, none
-    missed = ticks[:-1][np.diff(ticks) > MISSED * period] + period
-    series = np.unique(s["port"].astype(np.int64) * len(CLASSES) + s["cls"].astype(np.int64))
-    both = np.tile(series, len(missed))
-    return np.repeat(missed, len(series)), both // len(CLASSES), both % len(CLASSES)
+    time, port, cls = (s[n].astype(np.int64) for n in ("time_ns", "port", "cls"))
+    period = int(s["period_ns"])
+    order = np.lexsort((time, cls, port))
+    time, port, cls = time[order], port[order], cls[order]
+    same = (port[1:] == port[:-1]) & (cls[1:] == cls[:-1])
+    at = np.flatnonzero(same & (np.diff(time) > MISSED * period)) if period > 0 else np.empty(0, np.int64)
+    return time[at] + period, port[at], cls[at]
 
 
 def _histogram(raw: Raw) -> pd.DataFrame:
@@ -274,30 +243,3 @@ def _events(raw: Raw) -> list[dict[str, Any]]:
         distance = sorted([int(k), int(v)] for k, v in worker["reorder"].items())
         events.append({"time_ns": end, "kind": "reorder-distance", "packets": distance})
     return events
-
-
-def _arrow(name: str, frame: pd.DataFrame) -> pa.Table:
-    import pyarrow as pa
-
-    table = pa.Table.from_pandas(frame, schema=_schema(name, list(frame.columns)), preserve_index=False)
-    return table.replace_schema_metadata(None)  # pandas notes its own version there
-
-
-def _schema(name: str, columns: list[str]) -> pa.Schema:
-    import pyarrow as pa
-
-    text = pa.dictionary(pa.int32(), pa.string())
-    if name == "flows":
-        kinds = {"src": pa.string(), "dst": pa.string(), "slowdown": pa.float64()}
-        return pa.schema([(c, kinds.get(c, pa.int64())) for c in columns])
-    if name == "queues":
-        return pa.schema([(c, text if c in ("port", "class") else pa.int64()) for c in columns])
-    if name == "histogram":
-        return pa.schema([(c, pa.string() if c in ("port", "class") else pa.int64()) for c in columns])
-    ints = ("time_ns", "flow", "qp")
-    return pa.schema(
-        [
-            (c, pa.int64() if c in ints else pa.string() if c in ("trigger", "state", "stage") else pa.float64())
-            for c in columns
-        ]
-    )

@@ -22,7 +22,9 @@ class Run:
     def __init__(self, run_dir: str | Path) -> None:
         self.path = Path(run_dir)
         if not self.path.is_dir():
-            raise UsageError("there is no such folder", where=str(run_dir), remedy="name a run directory, e.g. runs/2026...")
+            raise UsageError(
+                "there is no such folder", where=str(run_dir), remedy="name a run directory, e.g. runs/2026..."
+            )
         missing = [n for n in NEEDED if not (self.path / n).is_file()]
         if missing:
             raise UsageError(f"this is no finished run directory: it lacks {', '.join(missing)}", where=str(run_dir),
@@ -67,7 +69,7 @@ class Run:
     @cached_property
     def events(self) -> list[dict[str, Any]]:
         """Failures, steps, warnings in order of time."""
-        from emulator.collect.tables import read_events
+        from emulator.collect.store import read_events
 
         return read_events(self.path)
 
@@ -106,6 +108,6 @@ class Run:
         return content
 
     def _table(self, name: str) -> pd.DataFrame:
-        from emulator.collect.tables import read_table
+        from emulator.collect.store import read_table
 
         return read_table(self.path, name)

@@ -22,11 +22,11 @@ FRAMES = 240
 MOST_FLOWS = 4_000
 MOST_EVENTS = 400
 CDF_POINTS = 400
-QUIET = ("start", "increase", "ack", "acked", "sample", "timer", "")
+MOST_MARKS = 200
 
 
-def page_data(run: Run) -> dict[str, Any]:
-    """Everything one run's page needs."""
+def page_data(run: Run, share: float = 1.0) -> dict[str, Any]:
+    """Everything one run's page needs; `share` is the part of a page's points that this run may use."""
     summary = run.summary
     plain = {k: v for k, v in summary.items() if k not in ("queues", "paths")}
     end = end_ns(run)
@@ -38,13 +38,13 @@ def page_data(run: Run) -> dict[str, Any]:
         "ports": summary["queues"],
         "nodes": nodes(run),
         "end": end,
-        "queues": queue_series(data_queues, [q["port"] for q in summary["queues"]]),
+        "queues": queue_series(data_queues, [q["port"] for q in summary["queues"]], int(QUEUE_POINTS * share)),
         "gaps": gaps(data_queues),
         "frames": frames(run, end),
         "histogram": histograms(run.histogram),
-        "rates": rate_series(run.rates),
-        "flows": flow_columns(run.flows),
-        "cdf": {name: cdf(run.flows[name]) for name in ("fct_ns", "slowdown")},
+        "rates": rate_series(run.rates, int(RATE_POINTS * share)),
+        "flows": flow_columns(run.flows, int(MOST_FLOWS * share)),
+        "cdf": {name: cdf(run.flows[name].to_numpy(float)) for name in ("fct_ns", "slowdown")},
         "paths": summary["paths"],
         "reorder": next((e["packets"] for e in run.events if e["kind"] == "reorder-distance"), []),
         "events": events(run.events),
@@ -67,11 +67,11 @@ def nodes(run: Run) -> list[dict[str, str]]:
     return [{"name": n, "kind": n.rstrip("0123456789")} for n in names]
 
 
-def queue_series(queues: pd.DataFrame, ports: list[str]) -> dict[str, dict[str, list[int | None]]]:
+def queue_series(queues: pd.DataFrame, ports: list[str], points: int) -> dict[str, dict[str, list[int | None]]]:
     """Backlog of the data class by port; ports that were never sampled are absent."""
     import numpy as np
 
-    budget = max(200, min(3000, QUEUE_POINTS // max(1, len(ports))))
+    budget = max(200, min(3000, points // max(1, len(ports))))
     series = {}
     for name, time, value in by_port(queues, "backlog_bytes"):
         keep = np.ones(len(value), dtype=bool)
@@ -87,13 +87,14 @@ def by_port(queues: pd.DataFrame, column: str) -> list[tuple[str, NDArray[np.flo
 
     if not len(queues):
         return []
-    codes = queues["port"].cat.codes.to_numpy()
+    codes = queues["port"].cat.codes.to_numpy(np.int64)
     names = list(queues["port"].cat.categories)
     order = np.argsort(codes, kind="stable")
+    ports = codes[order]
     time = queues["time_ns"].to_numpy(np.float64)[order]
     value = queues[column].to_numpy(np.float64)[order]
-    cuts = np.flatnonzero(np.diff(codes[order])) + 1
-    firsts = codes[order][np.append(0, cuts)]
+    cuts = np.flatnonzero(np.diff(ports)) + 1
+    firsts = ports[np.append(0, cuts)]
     return [
         (str(names[code]), t, v) for code, t, v in zip(firsts, np.split(time, cuts), np.split(value, cuts), strict=True)
     ]
@@ -108,7 +109,7 @@ def gaps(queues: pd.DataFrame) -> list[list[int]]:
         return []
     _, time, value = parts[0]
     at = np.flatnonzero(np.isnan(value))
-    return [[int(time[max(0, i - 1)]), int(time[min(len(time) - 1, i + 1)])] for i in at]
+    return [[int(time[max(0, i - 1)]), int(time[min(len(time) - 1, i + 1)])] for i in at.tolist()]
 
 
 def frames(run: Run, end: int) -> dict[str, Any]:
@@ -191,18 +192,18 @@ def histograms(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
     return result
 
 
-def rate_series(rates: pd.DataFrame) -> list[dict[str, Any]]:
+def rate_series(rates: pd.DataFrame, points: int) -> list[dict[str, Any]]:
     """Rate and window of each flow and QP, and what made it change (`marks`: index into `triggers`)."""
     import numpy as np
 
     if not len(rates):
         return []
     groups = list(rates.groupby(["flow", "qp"], sort=True))
-    budget = max(60, min(1500, RATE_POINTS // len(groups)))
+    budget = max(60, min(1500, points // len(groups)))
     result = []
-    for (flow, qp), part in groups:
+    for _, part in groups:
         time = part["time_ns"].to_numpy(np.float64)
-        entry: dict[str, Any] = {"flow": int(flow), "qp": int(qp)}
+        entry: dict[str, Any] = {"flow": int(part["flow"].iloc[0]), "qp": int(part["qp"].iloc[0])}
         for name, column, scale in (("rate", "rate_bps", 1e-6), ("window", "window_bytes", 1.0)):
             value = part[column].to_numpy(np.float64) * scale
             if not np.isnan(value).all():
@@ -213,25 +214,30 @@ def rate_series(rates: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _marks(part: pd.DataFrame, time: NDArray[np.float64]) -> list[list[Any]]:
-    """[time, trigger, rate in Mbit/s, window] where something other than routine changed the state."""
+    """[time, trigger, rate in Mbit/s, window] where a sender was slowed, or where the reason became a loss or a timer."""
     import numpy as np
 
     trigger = part["trigger"].fillna("").astype(str).to_numpy()
-    at = np.flatnonzero(~np.isin(trigger, QUIET))
-    if len(at) > 200:
-        at = at[np.linspace(0, len(at) - 1, 200).astype(int)]
     rate, window = (part[c].to_numpy(np.float64) for c in ("rate_bps", "window_bytes"))
+    slower = np.zeros(len(time), dtype=bool)
+    for value in (rate, window):
+        slower[1:] |= value[1:] < value[:-1]
+    lossy = np.array([any(word in t for word in ("time", "loss", "lost", "nack", "trim")) for t in trigger], dtype=bool)
+    lossy[1:] &= trigger[1:] != trigger[:-1]
+    at = np.flatnonzero(slower | lossy)
+    if len(at) > MOST_MARKS:
+        at = at[np.linspace(0, len(at) - 1, MOST_MARKS).astype(int)]
     return [[int(time[i]), str(trigger[i]), *whole(np.array([rate[i] / 1e6, window[i]]))] for i in at]
 
 
-def flow_columns(flows: pd.DataFrame) -> dict[str, Any]:
+def flow_columns(flows: pd.DataFrame, most: int) -> dict[str, Any]:
     """The transfers by column; of very many the slowest and an even choice of the others."""
     import numpy as np
 
     total = len(flows)
-    if total > MOST_FLOWS:
-        slow = flows["slowdown"].fillna(np.inf).to_numpy().argsort()[-MOST_FLOWS // 4 :]
-        even = np.linspace(0, total - 1, MOST_FLOWS - len(slow)).astype(int)
+    if total > most:
+        slow = flows["slowdown"].fillna(np.inf).to_numpy().argsort()[-most // 4 :]
+        even = np.linspace(0, total - 1, most - len(slow)).astype(int)
         flows = flows.iloc[np.union1d(slow, even)]
     columns: dict[str, Any] = {"total": total}
     for name in flows.columns:
@@ -244,11 +250,11 @@ def flow_columns(flows: pd.DataFrame) -> dict[str, Any]:
     return columns
 
 
-def cdf(values: pd.Series[Any]) -> list[list[float]]:
+def cdf(values: NDArray[np.float64]) -> list[list[float]]:
     """[value, share of values not above it], at most about 400 points, least and greatest kept."""
     import numpy as np
 
-    known = np.sort(values.dropna().to_numpy(np.float64))
+    known = np.sort(values[~np.isnan(values)])
     if not len(known):
         return []
     at = np.unique(np.linspace(0, len(known) - 1, CDF_POINTS).astype(int))

@@ -10,7 +10,7 @@ from typing import Any
 
 from emulator.report.api import Run
 
-SCRIPTS = ("base.js", "lines.js", "bars.js", "gantt.js", "fabric.js", "tables.js", "sections.js")
+SCRIPTS = ("base.js", "lines.js", "bars.js", "gantt.js", "fabric.js", "tables.js", "bar.js", "sections.js")
 
 
 def make_page(run_dir: str | Path, output: str | Path | None = None) -> Path:

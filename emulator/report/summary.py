@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emulator.collect.ideal import Ideal
 from emulator.collect.raw import Raw
-from emulator.collect.tables import Tables, host_names, mtu_of
+from emulator.collect.store import Tables
+from emulator.collect.tables import host_names, mtu_of
+from traffic.collective.busbw import factor
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,19 +26,19 @@ def make_summary(tables: Tables, raw: Raw | Path, manifest: Mapping[str, Any], v
     """The summary of a run, as docs/reference/interface lists it.
 
     `verdict` is the judge's (a dataclass, an object with `to_json`, or its JSON form). `bound_ns` is the theory's bound
-    of the whole workload; without it the bound is the busiest access link's.
+    of the whole workload; without it the bound knows nothing of moves that wait for others.
     """
     raw = raw if isinstance(raw, Raw) else Raw(Path(raw))
     hosts = host_names(raw)
     workload, transport, clock = part(manifest, "workload"), part(manifest, "transport"), part(manifest, "clock")
     span = _span_ns(tables.flows)
-    bound = bound_ns if bound_ns is not None else _busiest_bound_ns(tables.flows, raw, mtu_of(manifest))
+    bound = bound_ns if bound_ns is not None else _cut_bound_ns(raw, mtu_of(manifest))
     summary: dict[str, Any] = {
         "schema": SCHEMA,
         "run_id": manifest.get("run_id"),
         "experiment": experiment_name(manifest),
         "fabric": _fabric(raw, manifest),
-        "clock": {"mode": clock.get("mode"), "tdf": clock.get("tdf"), "wall_s": _round(clock.get("wall_s"), 3)},
+        "clock": {"mode": clock.get("mode"), "tdf": clock.get("tdf"), "wall_s": _round(_wall_s(clock, raw), 3)},
         "seed": manifest.get("seed"),
         "transport": {
             "kind": transport.get("kind"),
@@ -110,6 +111,11 @@ def _fabric(raw: Raw, manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _wall_s(clock: Mapping[str, Any], raw: Raw) -> float | None:
+    told = clock.get("wall_s", raw.worker.get("loop", {}).get("wall_s"))
+    return None if told is None else float(told)
+
+
 def _packets(raw: Raw) -> dict[str, Any]:
     """`sent` and `delivered` are frames of all kinds at the hosts; the difference is `dropped` plus modelled loss."""
     hosts, moves, ports = raw.worker["hosts"], raw.worker["moves"], raw.ports.values()
@@ -171,8 +177,8 @@ def _collective(workload: Mapping[str, Any], raw: Raw, span: float | None, hosts
     if name not in COLLECTIVES:
         return None
     ranks, size = int(workload.get("ranks") or hosts), int(workload["bytes"])
-    algorithm = str(workload.get("algorithm") or "ring")
-    factor = bus_factor(name, ranks)
+    algorithm = str(workload.get("algorithm"))
+    by = factor(name, ranks)
     algbw = size * 8 / span if span else None
     return {
         "name": name,
@@ -181,17 +187,10 @@ def _collective(workload: Mapping[str, Any], raw: Raw, span: float | None, hosts
         "bytes": size,
         "time_us": _us(span),
         "algbw_gbps": _round(algbw, 3),
-        "factor": _round(factor, 4),
-        "busbw_gbps": _round(algbw * factor, 3) if algbw is not None else None,
+        "factor": _round(by, 4),
+        "busbw_gbps": _round(algbw * by, 3) if algbw is not None else None,
         "wrong": raw.worker["wrong"],
     }
-
-
-def bus_factor(collective: str, ranks: int) -> float:
-    """busbw / algbw by nccl-tests' rule: 2(N-1)/N all-reduce, (N-1)/N the one-way collectives, 1 for a root's."""
-    if collective == "allreduce":
-        return 2 * (ranks - 1) / ranks
-    return (ranks - 1) / ranks if collective in ("reduce_scatter", "all_gather", "all_to_all") else 1.0
 
 
 def queues(raw: Raw) -> list[dict[str, Any]]:
@@ -223,11 +222,11 @@ def paths(raw: Raw) -> list[dict[str, Any]]:
     """Packets a path carried, by pair of hosts; a path is named by its switches where the run resolved them, else by
     the UDP source port that chose it. The rarest of more than `MOST_PATHS` are one row, `others`."""
     hosts = host_names(raw)
-    names = raw.worker.get("path_names") or {}
+    names = raw.path_names
     counted: dict[tuple[int, int], dict[str, int]] = {}
     for src, dst, entropy, packets in raw.worker["paths"]:
         by_path = counted.setdefault((src, dst), {})
-        name = str(names.get(f"{src},{dst},{entropy}") or f"udp {entropy}")
+        name = names.get((src, dst, entropy)) or f"udp {entropy}"
         by_path[name] = by_path.get(name, 0) + int(packets)
     rows = []
     for (src, dst), by_path in sorted(counted.items()):
@@ -261,26 +260,18 @@ def _span_ns(flows: pd.DataFrame) -> float | None:
     return float(flows["end_ns"].max() - flows["start_ns"].min())
 
 
-def _busiest_bound_ns(flows: pd.DataFrame, raw: Raw, mtu: int) -> float | None:
-    """Payload at the rate of the busiest access link, plus the latency of its last packet."""
-    moved = flows[flows["src"] != flows["dst"]]
-    if not len(moved):
+def _cut_bound_ns(raw: Raw, mtu: int) -> float | None:
+    """The bound without what waits for what: the busiest place or the longest single transfer."""
+    from emulator.errors import FabricError
+    from emulator.judge.theory import Theory
+    from emulator.judge.wires import Wires
+    from traffic.collective.schedule import Move
+
+    moves = [Move(m["id"], m["src"], m["dst"], 0, 0, m["size"]) for m in raw.worker["moves"]]
+    try:
+        return Theory(Wires.from_plan(raw.plan), mtu).bound(moves).ns or None
+    except FabricError:
         return None
-    ideal = Ideal(raw.plan["ports"], mtu)
-    best = 0.0
-    for end, rates in (("src", _access(raw, "node")), ("dst", _access(raw, "peer"))):
-        for host, part_ in moved.groupby(end):
-            wire = float(part_["bytes"].sum()) * 8e9 / rates[str(host)]
-            latency = min(map(ideal.latency_ns, part_["src"], part_["dst"], part_["bytes"]))
-            best = max(best, wire + latency)
-    return best
-
-
-def _access(raw: Raw, end: str) -> dict[str, float]:
-    rates: dict[str, float] = {}
-    for port in raw.plan["ports"]:
-        rates[str(port[end])] = rates.get(str(port[end]), 0.0) + float(port["fabric_rate_bps"])
-    return rates
 
 
 def _dropped(port: Mapping[str, Any]) -> int | None:

@@ -3,7 +3,7 @@
 FL.sections = {};
 
 FL.sections.fabric = (parent, run, store, extra = {}) => {
-  const fig = FL.figure(parent, { id: extra.id ?? "fabric", title: extra.title ?? "The fabric", wide: true, footer: run.footer,
+  const fig = FL.figure(parent, { id: extra.id ?? "fabric", title: extra.title ?? "The fabric", wide: extra.wide ?? true, footer: run.footer,
     how: "Lines are links, one a direction; colour and width show how much of the rate is used. The small bar at a port is its queue, full at the limit (square-root scale). Move the slider or press play; click a port to follow it." });
   FL.fabric(fig, store, run);
 };
