@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,14 +19,50 @@ CLASSES = ("control", "data", "trimmed")
 """Names of the classes by their number in `samples.npz`."""
 
 
-@dataclass(frozen=True)
-class Raw:
+FILES = {
+    "worker": "worker.json",
+    "ports": "ports.json",
+    "plan": "plan.json",
+    "samples": "samples.npz",
+    "applied": "applied.json",
+    "softnet": "softnet.json",
+    "features": "features.json",
+    "probes": "probes.json",
+    "paths": "paths.json",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Raw(Mapping[str, Any]):
     """The raw results of one run; each file is read once, when first asked for.
 
-    `worker`, `ports` and `plan` must be there; what else is missing reads as empty.
+    As attributes: `worker`, `ports` and `plan` must be there, what else is missing reads as empty. As a mapping: the files
+    that are there, by their names without ending.
     """
 
     folder: Path
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in FILES or not (self.folder / FILES[name]).is_file():
+            raise KeyError(name)
+        if name in ("ports", "samples"):
+            return getattr(self, name)
+        return self._kept(FILES[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, file in FILES.items() if (self.folder / file).is_file())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @cached_property
+    def _read(self) -> dict[str, Any]:
+        return {}
+
+    def _kept(self, file: str) -> Any:
+        if file not in self._read:
+            self._read[file] = read_json(self.folder / file)
+        return self._read[file]
 
     @cached_property
     def worker(self) -> dict[str, Any]:
@@ -89,15 +125,17 @@ class Raw:
         return self._may(name)
 
     def _may(self, name: str) -> dict[str, Any]:
-        path = self.folder / name
-        if not path.is_file():
-            return {}
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise FabricError(
-                f"{name} is no JSON: {error}", where=str(path), remedy="the file was cut short; run again"
-            ) from error
+        content = self._kept(name) if (self.folder / name).is_file() else {}
         if not isinstance(content, dict):
-            raise FabricError(f"{name} holds no object", where=str(path), remedy="run again")
+            raise FabricError(f"{name} holds no object", where=str(self.folder / name), remedy="run again")
         return content
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; FabricError where it is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FabricError(
+            f"{path.name} is no JSON: {error}", where=str(path), remedy="the file was cut short; run again"
+        ) from error

@@ -75,6 +75,11 @@ def make_tables(raw_dir: Path | Raw, manifest: Mapping[str, Any]) -> Tables:
     return Tables(**{name: arrow(name, frame).to_pandas() for name, frame in frames.items()}, events=_events(raw))
 
 
+def write_tables(tables: Tables, run_dir: Path) -> None:
+    """Write the tables into the run directory (`Tables.write`)."""
+    tables.write(run_dir)
+
+
 def host_names(raw: Raw) -> list[str]:
     """Host names by rank, as the plan numbers them."""
     return [str(n["name"]) for n in raw.plan["nodes"] if n["kind"] == "host"]

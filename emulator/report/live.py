@@ -38,11 +38,13 @@ class LiveView:
         self.state: dict[str, Any] = {}
         self._pause = 1 / per_second if self.stream.isatty() else line_s
         self._drawn = float("-inf")
+        self._fresh = False
         self._live: Live | None = None
 
     def update(self, snapshot: Mapping[str, Any]) -> None:
         """Take over what the snapshot says; keys it leaves out keep what they were."""
         self.state.update(snapshot)
+        self._fresh = True
         now = time.monotonic()
         if now - self._drawn < self._pause:
             return
@@ -51,7 +53,7 @@ class LiveView:
 
     def close(self) -> None:
         """Draw the last state and give the terminal back."""
-        if self.state:
+        if self._fresh:
             self._draw()
         if self._live is not None:
             self._live.stop()
@@ -66,6 +68,7 @@ class LiveView:
         self.close()
 
     def _draw(self) -> None:
+        self._fresh = False
         if not self.stream.isatty():
             print(plain_line(self.state), file=self.stream, flush=True)
             return

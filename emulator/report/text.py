@@ -14,6 +14,7 @@ def summary_text(summary: Mapping[str, Any]) -> str:
     lines = [*_head(summary), "", *verdict_lines(summary["verdict"]), ""]
     for label, text in _facts(summary):
         lines.append(f"{label:<{LABEL}}{text}")
+    lines += note_lines(summary["verdict"])
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -21,6 +22,11 @@ def verdict_lines(verdict: Mapping[str, Any]) -> list[str]:
     """The verdict with its reasons, framed so that nobody misses it."""
     text = f"=====  VERDICT: {WORDS.get(str(verdict['word']), str(verdict['word']).upper())}  ====="
     return [text, *(f"  - {reason}" for reason in verdict.get("reasons", ()))]
+
+
+def note_lines(verdict: Mapping[str, Any]) -> list[str]:
+    """What changes nothing in the verdict but belongs beside it."""
+    return [f"{'note':<{LABEL}}{note}" for note in verdict.get("notes", ())]
 
 
 def title(summary: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ FL.histogram = (fig, { counts, bin, guides, total, xFmt, label, xLabel }) => {
   FL.responsive(fig.body, (width) => {
     const height = 230, root = FL.canvas(width, height, label);
     const used = counts.length, xMax = used * bin, top = Math.max(...counts) / sum;
-    const a = FL.axes(root, { width, height, right: 44, top: 18, xMax, yMax: top * 1.05, xFmt, yFmt: (v) => FL.pct(v * 100), yLabel: "share of packets", xLabel });
+    const a = FL.axes(root, { width, height, right: 44, top: 24, xMax, yMax: top * 1.05, xFmt, yFmt: (v) => FL.pct(v * 100), yLabel: "share of packets", xLabel });
     const up = (share) => a.bottom - share * (a.bottom - a.top);
     root.append(FL.svg("text", { x: width - 2, y: 11, "text-anchor": "end" }, "this or less"), ...[0, 0.25, 0.5, 0.75, 1].map((v) => FL.svg("text", { x: a.right + 6, y: up(v) + 4 }, FL.pct(100 * v))));
     let running = 0;
@@ -62,7 +62,7 @@ FL.cdfOf = (values) => {
 FL.bars = (fig, { rows, xLabel, label, note }) => {
   FL.responsive(fig.body, (width) => {
     const height = 210, root = FL.canvas(width, height, label), top = Math.max(...rows.map((r) => r.value));
-    const a = FL.axes(root, { width, height, top: 16, xMax: rows.length, yMax: top * 1.05, xFmt: () => "", yFmt: FL.num, yLabel: "packets", xLabel });
+    const a = FL.axes(root, { width, height, top: 22, xMax: rows.length, yMax: top * 1.05, xFmt: () => "", yFmt: FL.num, yLabel: "packets", xLabel });
     const every = Math.ceil(rows.length / Math.max(1, (width - 80) / 44));
     rows.forEach((r, i) => {
       const x0 = a.x(i + 0.12), w = a.x(i + 0.88) - x0;

@@ -161,6 +161,6 @@ FL.axes = (root, { width, height, left = 62, right = 12, top = 10, bottom = 30, 
   }
   root.append(FL.svg("line", { class: "axis", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }));
   if (xLabel) root.append(FL.svg("text", { x: width - right, y: height - 2, "text-anchor": "end" }, xLabel));
-  if (yLabel) root.append(FL.svg("text", { x: 2, y: top + 1, class: "label" }, yLabel));
+  if (yLabel) root.append(FL.svg("text", { x: 2, y: 10, class: "label" }, yLabel));
   return { x, y, left, right: width - right, top, bottom: height - bottom, invert: (px) => x0 + ((px - left) / (width - left - right)) * (xMax - x0) };
 };

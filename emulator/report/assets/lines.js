@@ -45,7 +45,7 @@ FL.lines = (fig, store, series, options) => {
     const near = guides.filter((g) => g.v <= Math.max(peak * 3, 1)), far = guides.filter((g) => !near.includes(g));
     const yMax = Math.max(peak, ...near.map((g) => g.v), 1) * 1.08;
     const root = FL.canvas(width, height, options.label);
-    const a = FL.axes(root, { width, height, right: right ? 58 : 12, top: 18, x0: from, xMax: to, yMax, xFmt: FL.time, yFmt, yLabel: options.yLabel, yRight: right });
+    const a = FL.axes(root, { width, height, right: right ? 58 : 12, top: 22, x0: from, xMax: to, yMax, xFmt: FL.time, yFmt, yLabel: options.yLabel, yRight: right });
     if (right) root.append(FL.svg("text", { x: width - 2, y: 11, "text-anchor": "end" }, options.rightLabel));
     const clip = FL.clipped(root, a);
     clip.append(...gaps.filter(([g0, g1]) => g1 > from && g0 < to).map(([g0, g1]) => {
