@@ -96,8 +96,8 @@ def experiment_of(topology: str, workload: Mapping[str, Any], flags: Mapping[str
                 "clock": flags["clock"],
                 "tdf": tdf,
                 "seed": flags["seed"],
-                "sample": flags["sample"],
-                "time_limit": flags["time_limit"],
+                "sample": None if flags["sample"] is None else DURATION.spell(flags["sample"]),
+                "time_limit": DURATION.spell(flags["time_limit"]),
                 "wall_limit_s": flags["wall_limit"],
             }
         )

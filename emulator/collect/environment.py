@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,18 @@ def versions() -> dict[str, str]:
 
 
 def counters() -> dict[str, Any]:
-    """Counters that grow: softnet drops and squeezes, CPU ticks (busy, idle, steal, by core), pressure stall totals (us)."""
-    out: dict[str, Any] = {"softnet": _softnet(), "cpu_ticks": _cpu_ticks(), "pressure_us": _pressure()}
+    """Counters that grow, for the difference over a run; what cannot be read is left out.
+
+    `dropped` and `squeezed` of softnet (packets, all cores), `cpu_ticks` (a row of eight a core: user … steal, as proc(5)
+    lists them), `pressure_us` (some CPU stall), `udp_rcvbuf_errors`, `monotonic_ns`.
+    """
+    out: dict[str, Any] = {
+        **_softnet(),
+        "cpu_ticks": _cpu_ticks(),
+        "pressure_us": _pressure(),
+        "udp_rcvbuf_errors": _rcvbuf_errors(),
+        "monotonic_ns": time.monotonic_ns(),
+    }
     return {key: value for key, value in out.items() if value is not None}
 
 
@@ -74,32 +85,31 @@ def _meminfo() -> int | None:
     return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("MemTotal")), None)
 
 
-def _softnet() -> dict[str, int] | None:
+def _softnet() -> dict[str, int]:
     """Columns 2 and 3 of /proc/net/softnet_stat, summed over cores."""
     text = _read("/proc/net/softnet_stat")
     if text is None:
-        return None
+        return {}
     rows = [[int(word, 16) for word in line.split()] for line in text.splitlines()]
     return {"dropped": sum(r[1] for r in rows), "squeezed": sum(r[2] for r in rows)}
 
 
-def _cpu_ticks() -> dict[str, dict[str, int]] | None:
+def _cpu_ticks() -> list[list[int]] | None:
     text = _read("/proc/stat")
     if text is None:
         return None
-    out = {}
-    for line in text.splitlines():
-        if line.startswith("cpu"):
-            name, *words = line.split()
-            user, nice, system, idle, iowait, irq, softirq, steal = (int(w) for w in words[:8])
-            out[name] = {"busy": user + nice + system + irq + softirq, "idle": idle + iowait, "steal": steal}
-    return out
+    cores = [line.split() for line in text.splitlines() if line.startswith("cpu") and line[3] != " "]
+    return [[int(word) for word in words[1:9]] for words in cores]
 
 
-def _pressure() -> dict[str, int] | None:
-    out = {}
-    for kind in ("cpu", "io", "memory"):
-        text = _read(f"/proc/pressure/{kind}")
-        if text is not None:
-            out[kind] = int(text.splitlines()[0].rsplit("total=", 1)[1])
-    return out or None
+def _pressure() -> int | None:
+    text = _read("/proc/pressure/cpu")
+    return None if text is None else int(text.splitlines()[0].rsplit("total=", 1)[1])
+
+
+def _rcvbuf_errors() -> int | None:
+    text = _read("/proc/net/snmp") or ""
+    rows = [line.split() for line in text.splitlines() if line.startswith("Udp:")]
+    if len(rows) != 2 or "RcvbufErrors" not in rows[0]:
+        return None
+    return int(rows[1][rows[0].index("RcvbufErrors")])

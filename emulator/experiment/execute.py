@@ -123,6 +123,7 @@ def execute(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerRe
         _write(raw / "ports.json", ports)
         _write(raw / "paths.json", paths)
         _write(raw / "applied.json", {"start": start, "end": end, "differences": {"start": first, "end": last}})
+        before["run_wait_ns"], after["run_wait_ns"] = 0, result.loop["run_wait_ns"]
         _write(raw / "softnet.json", {"start": before, "end": after})
         _write_samples(raw / "samples.npz", samples)
         (run_dir / "commands.log").write_text("".join(line + "\n" for line in log), encoding="utf-8")

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from emulator.collect.raw import Raw
-from emulator.collect.tables import make_tables, write_tables
+from emulator.collect.tables import make_tables
+from emulator.experiment.execute import schedule_of
 from emulator.judge.facts import facts_from_raw
-from emulator.judge.verdict import exit_code, judge
+from emulator.judge.verdict import judge
 from emulator.report.page import make_page
 from emulator.report.summary import make_summary, write_summary
 
@@ -18,10 +19,19 @@ def finish(run_dir: Path, manifest: Mapping[str, Any]) -> tuple[dict[str, Any], 
     """Writes the results into the run directory; the summary and the exit code of its verdict."""
     raw = Raw(run_dir / "raw")
     tables = make_tables(raw, manifest)
-    facts = facts_from_raw(raw, manifest)
+    parts = {
+        "worker": raw.worker,
+        "ports": raw.ports,
+        "plan": raw.plan,
+        "applied": raw.applied,
+        "softnet": raw.softnet,
+        "samples": raw.samples,
+    }
+    facts = facts_from_raw(parts, manifest, schedule=schedule_of(manifest["resolved"]["workload"]))
     verdict = judge(facts)
-    summary = make_summary(tables, raw, manifest, verdict, bound_ns=facts.bound_ns)
-    write_tables(tables, run_dir)
+    bound = None if facts.whole is None else facts.whole.bound_ns
+    summary = make_summary(tables, raw, manifest, verdict, bound_ns=bound)
+    tables.write(run_dir)
     write_summary(run_dir, summary)
     make_page(run_dir)
-    return summary, exit_code(verdict)
+    return summary, verdict.exit_code

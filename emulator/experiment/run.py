@@ -104,9 +104,9 @@ def _tell(watch: Watcher, kind: str, fields: Mapping[str, Any]) -> None:
 
 def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, watch: Watcher) -> None:
     from emulator.clock.virtual import run_guest
-    from emulator.port.objects import ensure_object
+    from emulator.port.objects import cache_dir, ensure_object
 
-    ensure_object("kernel")
+    ensure_object("bpf")
     run_dir = run_dir.resolve()
     failure: list[dict[str, str]] = []
     other: list[str] = []
@@ -129,6 +129,7 @@ def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, wa
         on_line=on_line,
         cwd=Path(__file__).resolve().parents[2],
         seed=resolved.seed,
+        env={"FABRICLAB_BPF_DIR": str(cache_dir())},
     )
     if failure:
         raise RunFailed(failure[0]["what"], where=failure[0]["where"] or "guest", remedy=failure[0]["remedy"])

@@ -56,7 +56,7 @@ class Experiment(Strict):
     topology: str = Field(description="Path of the topology file.")
     topology_set: tuple[str, ...] = Field((), description="Settings put over the topology file (`uplink.rate=25Gbit`).")
     workload: Workload
-    transport: Transport = Field(default_factory=Transport)
+    transport: Transport = Field(default_factory=lambda: Transport())
     clock: ClockName = Field("auto", description="real, virtual, or auto (doctor's choice, explained).")
     tdf: Literal["auto"] | int = Field("auto", description="Time dilation factor on the real clock.")
     seed: int = Field(1, ge=0, description="Seed of everything random; 0 is a seed like any other.")

@@ -53,6 +53,8 @@ class Job:
             key = (m.src, m.dst)
             if key not in self.connections:
                 self.connections[key] = [connector.connect(m.src, m.dst, i) for i in range(qps)]
+                for connection in self.connections[key]:
+                    connection.sender.flow = m.flow
 
     def next_start(self) -> int | None:
         """When the next move may be posted, or None while all others wait for deliveries."""

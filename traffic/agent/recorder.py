@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 from traffic.agent.clock import Clock
@@ -31,8 +32,18 @@ class Recorder:
         self._late = [0] * _LATE_BINS
         self._late_max = 0
         self.gaps: dict[int, list[int]] = {}
-        self._cpu = time.process_time()
-        self._wall = time.monotonic()
+        self.cpu_s = self.wall_s = 0.0
+        self.waited_ns = 0
+
+    def start(self) -> None:
+        """The loop begins."""
+        self.cpu_s, self.wall_s = time.process_time(), time.monotonic()
+        self.waited_ns = _run_wait_ns()
+
+    def stop(self) -> None:
+        """The loop has ended: what it cost, without set-up and checks."""
+        self.cpu_s, self.wall_s = time.process_time() - self.cpu_s, time.monotonic() - self.wall_s
+        self.waited_ns = _run_wait_ns() - self.waited_ns
 
     def late(self, ns: int) -> None:
         """An action came `ns` of fabric time after its deadline (bins of powers of two)."""
@@ -56,13 +67,13 @@ class Recorder:
         last = self._last.get(qp.qpn)
         if last is not None and now - last[0] < self.spec.rate_sample_ns and cc.trigger == last[1]:
             return
-        if qp.idle and last is None:
+        if qp.flow < 0 or (qp.idle and last is None):
             return
         self._last[qp.qpn] = (now, cc.trigger)
         self.rows.append(
             {
                 "time_ns": now,
-                "flow": qp.label,
+                "flow": qp.flow,
                 "qp": qp.qpn,
                 "rate_bps": cc.rate_bps,
                 "window_bytes": cc.window_bytes,
@@ -132,8 +143,9 @@ class Recorder:
                 "late_p50_ns": self._late_percentile(0.5),
                 "late_p99_ns": self._late_percentile(0.99),
                 "late_max_ns": self._late_max,
-                "cpu_s": time.process_time() - self._cpu,
-                "wall_s": time.monotonic() - self._wall,
+                "cpu_s": self.cpu_s,
+                "wall_s": self.wall_s,
+                "run_wait_ns": self.waited_ns,
                 "clock_step_ns": clock.stepped_ns(),
                 "cnp_sent": sink.cnp_sent,
                 "naks_sent": sink.naks_sent,
@@ -142,3 +154,11 @@ class Recorder:
             arrivals={str(k): v for k, v in sorted(self.gaps.items())},
             problem=problem,
         )
+
+
+def _run_wait_ns() -> int:
+    """How long this process was ready to run and had no core (second field of /proc/self/schedstat); 0 where not kept."""
+    try:
+        return int(Path("/proc/self/schedstat").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0

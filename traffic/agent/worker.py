@@ -67,6 +67,7 @@ class Worker:
         spec = self.spec
         poller = Poller([s.fd for s in self.sockets])
         sleep_until(start_ns)
+        self.recorder.start()
         self.clock = clock = Clock(tdf=spec.tdf, start_ns=start_ns)
         wall_limit = time.monotonic_ns() + int(spec.limit_wall_s * 1e9) if spec.clock == "real" else NEVER
         by_fd = {s.fd: i for i, s in enumerate(self.sockets)}
@@ -101,6 +102,7 @@ class Worker:
                     if stop is not None and stop():
                         break
             fds = self._wait(poller, now, min(drain_until, min((h.due for h in hooks), default=NEVER)))
+        self.recorder.stop()
         poller.close()
         return self.recorder.result(self.job, self.sink, clock)
 

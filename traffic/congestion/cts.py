@@ -114,6 +114,9 @@ class ClearToSend(ReceiverControl):
     def expired(self, *, now: int) -> None:
         for qp in [q for q, heard in self._heard.items() if heard + self.params.patience_ns <= now]:
             self._give_up(qp)
+            if qp in self._queue:  # the silent one comes last
+                self._queue.remove(qp)
+                self._queue.append(qp)
         self._call(now)
 
     def take_grants(self) -> list[tuple[int, int]]:

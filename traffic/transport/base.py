@@ -155,6 +155,8 @@ class QueuePair(ABC):
         self.psn0 = first_psn
         self.control: deque[Outgoing] = deque()
         self.failed: TrafficError | None = None
+        self.flow = -1
+        """The flow it serves, for reports."""
         self.next_send = 0
         """Earliest time the pacer lets another data packet go."""
         self.last_rtt_ns = -1

@@ -1,0 +1,1 @@
+"""Benchmarks: what this machine can carry, always as a ratio to a baseline of the same run."""
