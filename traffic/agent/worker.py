@@ -51,6 +51,7 @@ class Worker:
         self.job.connect(Connector(spec, self.nics, self.memories, self.sink), spec.transport.options["qps"])
         self.owner = {ip_number(h.ip): h.rank for h in spec.hosts}
         self.held: list[tuple[int, int, int, bytes, int]] = []
+        self.order = 0
         self.recorder = Recorder(spec, self.nics)
         self.active = False
 
@@ -118,17 +119,19 @@ class Worker:
                     if self.hold:
                         source = self.owner.get(int.from_bytes(frame[26:30]), index)
                         release = at + spec.hold_ns[source][index]
-                        heapq.heappush(self.held, (release, len(self.held), index, bytes(frame), release))
+                        self.order += 1
+                        heapq.heappush(self.held, (release, self.order, index, bytes(frame), at))
                     else:
-                        self._take(index, frame, now, at)
+                        self._take(index, frame, now, at, at)
                 if len(frames) < socket.batch:
                     break
         while self.held and self.held[0][0] <= now:
-            release, _, index, data, at = heapq.heappop(self.held)
+            release, _, index, data, stamp = heapq.heappop(self.held)
             self.recorder.late(now - release)
-            self._take(index, memoryview(data), now, at)
+            self._take(index, memoryview(data), now, release, stamp)
 
-    def _take(self, index: int, frame: memoryview, now: int, at: int) -> None:
+    def _take(self, index: int, frame: memoryview, now: int, at: int, stamp: int) -> None:
+        """One frame: it arrives at `at`, and left the last port at `stamp` (the same unless this side adds the delay)."""
         record = self.records[index]
         packet = parse(frame)
         if packet is None or packet.dst_ip not in self.owner or self.owner[packet.dst_ip] != index:
@@ -147,7 +150,7 @@ class Worker:
         qp = nic.receive(packet, now, at)
         nic.ready = 0
         if qp is not None:
-            self.recorder.arrived(index, packet, at)
+            self.recorder.arrived(index, packet, stamp)
             self.recorder.rate(qp, now)
 
     def _step(self, now: int) -> None:
