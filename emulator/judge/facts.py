@@ -72,9 +72,9 @@ def facts_from_raw(
     """The facts of a run.
 
     `raw` holds `worker`, `ports`, `plan`, and where the run has them `applied`, `softnet`, `samples`, `probes`, by the names
-    of their files. Of the manifest: `clock` {mode, tdf} and `transport` {kind, mtu, spray}, at the top or in the experiment.
-    `schedule` sharpens the bound of F14, for the records of moves do not say what each waited for; `repeats` are the
-    headline numbers of runs with one seed, this one included.
+    of their files. Of the manifest: `clock` {mode, tdf} and `transport` {kind, mtu, options {spray}}, at the top or in the
+    experiment. `schedule` sharpens the bound of F14, for the records of moves do not say what each waited for; `repeats` are
+    the headline numbers of runs with one seed, this one included.
     """
     clock, transport = _part(manifest, "clock"), _part(manifest, "transport")
     worker, plan = raw.get("worker") or {}, raw["plan"]
@@ -92,7 +92,7 @@ def facts_from_raw(
     mtu = int(transport.get("mtu") or 4096)
     theory = Theory(Wires.from_plan(plan), mtu)
     _agents(facts, worker, names)
-    _moves(facts, worker, str(transport.get("spray") or ""))
+    _moves(facts, worker, str((transport.get("options") or {}).get("spray") or ""))
     _ports(facts, raw.get("ports") or {}, plan)
     _samples(facts, raw, mtu, names)
     _machine(facts, raw.get("softnet") or {})
