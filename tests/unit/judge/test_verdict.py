@@ -111,7 +111,7 @@ def test_a_clean_run_is_trusted() -> None:
     # 5 MB are 400,000 ns, a transmission of 320, two wires; the run needs 98 of 4,000 bytes more for headers
     assert value["F14"] == pytest.approx(411_128.84 / 401_320, rel=1e-3)
     peak = made_run()["ports"]["leaf0:host0"]["max_bytes"]
-    assert peak == 624 * WIRE  # half of the packets, but the one on the line
+    assert peak == 625 * WIRE  # the last packet meets the 1,249 before it less the 624 that left
     assert result.notes == (
         f"marking reached: peak {peak} B over threshold 100000 B at leaf0:host0",
         "PFC: not modelled",
