@@ -98,10 +98,10 @@ def _flows(raw: Raw, manifest: Mapping[str, Any]) -> pd.DataFrame:
 
     hosts = host_names(raw)
     ideal = _ideal(raw, mtu_of(manifest))
-    used: dict[tuple[int, int], set[int]] = {}
+    used: dict[tuple[int, int], set[str | int]] = {}
     for src, dst, entropy, packets in raw.worker["paths"]:
         if packets:
-            used.setdefault((src, dst), set()).add(entropy)
+            used.setdefault((src, dst), set()).add(raw.path_names.get((src, dst, entropy), entropy))
     rows = []
     for move in sorted(raw.worker["moves"], key=lambda m: int(m["id"])):
         src, dst = hosts[move["src"]], hosts[move["dst"]]
@@ -159,7 +159,7 @@ def _queues(raw: Raw) -> pd.DataFrame:
     time = np.concatenate([s["time_ns"].astype(np.int64), gaps[0]])
     port = np.concatenate([s["port"].astype(np.int64), gaps[1]])
     cls = np.concatenate([s["cls"].astype(np.int64), gaps[2]])
-    order = np.lexsort((cls, port, time))
+    order = np.argsort(time, kind="stable")  # ties stay in the order of rounds, ports and classes
     empty = np.full(len(gaps[0]), -1, np.int64)
     columns: dict[str, Any] = {
         "time_ns": time[order],
@@ -192,13 +192,14 @@ def _gap_rows(s: Mapping[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64], ND
     """
     import numpy as np
 
-    time, port, cls = (s[n].astype(np.int64) for n in ("time_ns", "port", "cls"))
-    period = int(s["period_ns"])
-    order = np.lexsort((time, cls, port))
-    time, port, cls = time[order], port[order], cls[order]
-    same = (port[1:] == port[:-1]) & (cls[1:] == cls[:-1])
-    at = np.flatnonzero(same & (np.diff(time) > MISSED * period)) if period > 0 else np.empty(0, np.int64)
-    return time[at] + period, port[at], cls[at]
+    period, kinds = int(s["period_ns"]), len(CLASSES)
+    series = s["port"].astype(np.int64) * kinds + s["cls"]
+    # rounds follow each other in time, so a stable sort by series leaves each one in order; 16 bits sort fastest
+    order = np.argsort(series.astype(np.uint16) if series.max(initial=0) < 2**16 else series, kind="stable")
+    series, time = series[order], s["time_ns"][order].astype(np.int64)
+    late = (np.diff(time) > MISSED * period) & (np.diff(series) == 0)
+    at = np.flatnonzero(late) if period > 0 else np.empty(0, np.int64)
+    return time[at] + period, series[at] // kinds, series[at] % kinds
 
 
 def _histogram(raw: Raw) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from emulator.report.api import Run
 from emulator.report.decimate import decimate
+from emulator.report.samples import Series, read_series
 from emulator.report.text import footer, title
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ def page_data(run: Run, share: float = 1.0) -> dict[str, Any]:
     """Everything one run's page needs; `share` is the part of a page's points that this run may use."""
     summary = run.summary
     plain = {k: v for k, v in summary.items() if k not in ("queues", "paths")}
-    end = end_ns(run)
-    data_queues = run.queues[run.queues["class"] == "data"]
+    samples = read_series(run.path)
+    waiting = [s for s in samples if s.cls == "data"]
+    end = end_ns(run, samples)
     return {
         "title": title(summary),
         "footer": footer(summary),
@@ -38,9 +40,9 @@ def page_data(run: Run, share: float = 1.0) -> dict[str, Any]:
         "ports": summary["queues"],
         "nodes": nodes(run),
         "end": end,
-        "queues": queue_series(data_queues, [q["port"] for q in summary["queues"]], int(QUEUE_POINTS * share)),
-        "gaps": gaps(data_queues),
-        "frames": frames(run, end),
+        "queues": queue_series(waiting, int(QUEUE_POINTS * share)),
+        "gaps": gaps(waiting),
+        "frames": frames(run, samples, end),
         "histogram": histograms(run.histogram),
         "rates": rate_series(run.rates, int(RATE_POINTS * share)),
         "flows": flow_columns(run.flows, int(MOST_FLOWS * share)),
@@ -51,12 +53,12 @@ def page_data(run: Run, share: float = 1.0) -> dict[str, Any]:
     }
 
 
-def end_ns(run: Run) -> int:
+def end_ns(run: Run, samples: list[Series]) -> int:
     """When the last thing happened that the page shows."""
     last = run.flows["end_ns"].dropna()
     if len(last):
         return int(last.max())
-    return int(run.queues["time_ns"].max()) if len(run.queues) else 1
+    return int(max((s.time[-1] for s in samples), default=1))
 
 
 def nodes(run: Run) -> list[dict[str, str]]:
@@ -67,52 +69,39 @@ def nodes(run: Run) -> list[dict[str, str]]:
     return [{"name": n, "kind": n.rstrip("0123456789")} for n in names]
 
 
-def queue_series(queues: pd.DataFrame, ports: list[str], points: int) -> dict[str, dict[str, list[int | None]]]:
-    """Backlog of the data class by port; ports that were never sampled are absent."""
+def queue_series(samples: list[Series], points: int) -> dict[str, dict[str, list[int | None]]]:
+    """Backlog by port; ports that were never sampled are absent."""
     import numpy as np
 
-    budget = max(200, min(3000, points // max(1, len(ports))))
+    budget = max(200, min(3000, points // max(1, len(samples))))
     series = {}
-    for name, time, value in by_port(queues, "backlog_bytes"):
-        keep = np.ones(len(value), dtype=bool)
-        same = (value[1:-1] == value[:-2]) & (value[1:-1] == value[2:])
-        keep[1:-1] = ~same
-        series[name] = coded(*decimate(time[keep], value[keep], budget))
+    for s in samples:
+        keep = np.ones(len(s.time), dtype=bool)
+        keep[1:-1] = (s.backlog[1:-1] != s.backlog[:-2]) | (s.backlog[1:-1] != s.backlog[2:])
+        series[s.port] = coded(*decimate(s.time[keep], s.backlog[keep], budget))
     return series
 
 
-def by_port(queues: pd.DataFrame, column: str) -> list[tuple[str, NDArray[np.float64], NDArray[np.float64]]]:
-    """(port, times, values) of each port of one class, in order of time."""
+def gaps(samples: list[Series]) -> list[list[int]]:
+    """[from, to] of the spans in which no port was sampled; a gap of some ports only is a break in their lines."""
     import numpy as np
 
-    if not len(queues):
-        return []
-    codes = queues["port"].cat.codes.to_numpy(np.int64)
-    names = list(queues["port"].cat.categories)
-    order = np.argsort(codes, kind="stable")
-    ports = codes[order]
-    time = queues["time_ns"].to_numpy(np.float64)[order]
-    value = queues[column].to_numpy(np.float64)[order]
-    cuts = np.flatnonzero(np.diff(ports)) + 1
-    firsts = ports[np.append(0, cuts)]
-    return [
-        (str(names[code]), t, v) for code, t, v in zip(firsts, np.split(time, cuts), np.split(value, cuts), strict=True)
-    ]
+    spans: list[tuple[int, int, int]] = []
+    for number, s in enumerate(samples):
+        last = len(s.time) - 1
+        for i in np.flatnonzero(np.isnan(s.backlog)).tolist():
+            spans.append((int(s.time[max(0, i - 1)]), int(s.time[min(last, i + 1)]), number))
+    merged: list[tuple[int, int, set[int]]] = []
+    for start, stop, number in sorted(spans):
+        if merged and start < merged[-1][1]:
+            first, most, who = merged.pop()
+            merged.append((first, max(most, stop), who | {number}))
+        else:
+            merged.append((start, stop, {number}))
+    return [[start, stop] for start, stop, who in merged if len(who) == len(samples)]
 
 
-def gaps(queues: pd.DataFrame) -> list[list[int]]:
-    """[from, to] of the spans without samples: from the sample before a row of nulls to the one after it."""
-    import numpy as np
-
-    parts = by_port(queues, "backlog_bytes")
-    if not parts:
-        return []
-    _, time, value = parts[0]
-    at = np.flatnonzero(np.isnan(value))
-    return [[int(time[max(0, i - 1)]), int(time[min(len(time) - 1, i + 1)])] for i in at.tolist()]
-
-
-def frames(run: Run, end: int) -> dict[str, Any]:
+def frames(run: Run, samples: list[Series], end: int) -> dict[str, Any]:
     """The run as moving pictures: per frame and port the highest backlog and the share of the link's rate used.
 
     Bytes that left are packets queued times the port's mean frame, less what still waits; so the use of a link is an
@@ -120,46 +109,35 @@ def frames(run: Run, end: int) -> dict[str, Any]:
     """
     import numpy as np
 
-    queues = run.queues
-    data = queues[queues["class"] == "data"]
-    ticks = data["time_ns"].nunique() if len(data) else 0
-    count = int(max(1, min(FRAMES, ticks)))
+    data = [s for s in samples if s.cls == "data"]
+    count = max(1, min(FRAMES, max((len(s.time) for s in data), default=0)))
     edges = np.linspace(0, end, count + 1)
-    left = _bytes_left(run, edges)
+    used = _use(run, samples, edges)
     result: dict[str, Any] = {"t": [int(e) for e in edges], "queue": {}, "use": {}}
-    for name, time, value in by_port(data, "backlog_bytes"):
-        which = np.clip(np.searchsorted(edges, time, side="right") - 1, 0, count - 1)
-        known = ~np.isnan(value)
+    for s in data:
+        which = np.clip(np.searchsorted(edges, s.time, side="right") - 1, 0, count - 1)
+        known = ~np.isnan(s.backlog)
         high = np.full(count, np.nan)
-        np.fmax.at(high, which[known], value[known])
-        result["queue"][name] = whole(high)
-        result["use"][name] = whole(np.where(np.isnan(high), np.nan, left.get(name, np.full(count, np.nan))))
+        np.fmax.at(high, which[known], s.backlog[known])
+        result["queue"][s.port] = whole(high)
+        result["use"][s.port] = whole(np.where(np.isnan(high), np.nan, used.get(s.port, np.full(count, np.nan))))
     return result
 
 
-def _bytes_left(run: Run, edges: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+def _use(run: Run, samples: list[Series], edges: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     """Per port: percent of the rate used in each frame."""
     import numpy as np
 
-    ports = {str(q["port"]): q for q in run.summary["queues"]}
+    rates = {str(q["port"]): float(q["rate_gbps"]) for q in run.summary["queues"]}
     frame = _class_bytes(run)
     total: dict[str, NDArray[np.float64]] = {}
-    for cls in ("control", "data", "trimmed"):
-        part = run.queues[run.queues["class"] == cls]
-        for (name, time, packets), (_, _, backlog) in zip(
-            by_port(part, "enqueued"), by_port(part, "backlog_bytes"), strict=True
-        ):
-            known = ~np.isnan(packets)
-            if not known.any():
-                continue
-            sent = packets[known] * frame(name, cls) - backlog[known]
-            total[name] = total.get(name, np.zeros(len(edges))) + np.interp(edges, time[known], sent, left=0.0)
-    width = np.diff(edges)
-    return {
-        name: np.clip(100 * 8 * np.diff(sent) / (ports[name]["rate_gbps"] * np.maximum(width, 1)), 0, 100)
-        for name, sent in total.items()
-        if name in ports
-    }
+    for s in samples:
+        known = ~np.isnan(s.enqueued)
+        if s.port in rates and known.any():
+            sent = s.enqueued[known] * frame(s.port, s.cls) - s.backlog[known]
+            total[s.port] = total.get(s.port, np.zeros(len(edges))) + np.interp(edges, s.time[known], sent, left=0.0)
+    width = np.maximum(np.diff(edges), 1)
+    return {port: np.clip(100 * 8 * np.diff(sent) / (rates[port] * width), 0, 100) for port, sent in total.items()}
 
 
 def _class_bytes(run: Run) -> Any:

@@ -14,8 +14,8 @@ def decimate(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """At most about `points` of the given ones: the first, least, greatest and last of each bucket, at their own times.
 
-    `value` may hold NaN, which means that nothing was measured: each run of NaN stays as one NaN between its neighbours, and
-    no bucket reaches across it. Times must not decrease.
+    `value` may hold NaN, which means that nothing was measured: each run of NaN stays as one NaN between its neighbours,
+    and no bucket reaches across it. Times must not decrease.
     """
     import numpy as np
 
@@ -29,13 +29,14 @@ def decimate(
     edge[1:] |= missing[1:] != missing[:-1]
     starts = np.flatnonzero(edge)
     ends = np.append(starts[1:], len(time)) - 1
-    bucket = np.cumsum(edge) - 1
-    filled = np.where(missing, 0.0, value)
-    ascending = np.lexsort((filled, bucket))
-    chosen = np.concatenate([starts, ends, ascending[starts], ascending[ends]])
-    gap = missing[starts]
-    keep = np.unique(chosen[~np.tile(gap, 4)])
+    chosen = [starts, ends]
+    for extreme in (np.minimum, np.maximum):
+        best = np.repeat(extreme.reduceat(value, starts), np.diff(np.append(starts, len(time))))
+        hits = np.flatnonzero(value == best)
+        first = np.searchsorted(hits, starts[~missing[starts]])
+        chosen.append(hits[first])
+    keep = np.unique(np.concatenate(chosen))
     # of a run of NaN only its first place is kept
     first_missing = np.flatnonzero(missing & np.append(True, ~missing[:-1]))
-    index = np.union1d(keep, first_missing)
+    index = np.union1d(keep[~missing[keep]], first_missing)
     return time[index], value[index]

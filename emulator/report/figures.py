@@ -62,15 +62,15 @@ def _line(i: int) -> dict[str, str]:
 
 def _queues(run: Run) -> go.Figure:
     """Backlog of the fullest ports over time; a missing sample is a gap."""
-    from emulator.report.data import by_port
     from emulator.report.decimate import decimate
+    from emulator.report.samples import read_series
 
     made = _empty(run, "Queue depth", "time (us)", "backlog (bytes)")
-    parts = by_port(run.queues[run.queues["class"] == "data"], "backlog_bytes")
+    parts = [s for s in read_series(run.path) if s.cls == "data"]
     peaks = {str(q["port"]): q["max_bytes"] or 0 for q in run.summary["queues"]}
-    for i, (name, time, value) in enumerate(sorted(parts, key=lambda p: -peaks.get(p[0], 0))[:SHOWN]):
-        t, v = decimate(time, value, POINTS)
-        made.add_scatter(x=t / 1000, y=v, name=name, mode="lines", connectgaps=False, line=_line(i))
+    for i, s in enumerate(sorted(parts, key=lambda s: -peaks.get(s.port, 0))[:SHOWN]):
+        t, v = decimate(s.time, s.backlog, POINTS)
+        made.add_scatter(x=t / 1000, y=v, name=s.port, mode="lines", connectgaps=False, line=_line(i))
     port = fullest(run.summary["queues"])
     if port is not None:
         top = float(port["max_bytes"])

@@ -26,7 +26,7 @@ def verdict_lines(verdict: Mapping[str, Any]) -> list[str]:
 
 def note_lines(verdict: Mapping[str, Any]) -> list[str]:
     """What changes nothing in the verdict but belongs beside it."""
-    return [f"{'note':<{LABEL}}{note}" for note in verdict.get("notes", ())]
+    return [f"{'note':<{LABEL}}{note}" for note in verdict.get("notes", ()) if not note.startswith("marking")]
 
 
 def title(summary: Mapping[str, Any]) -> str:
@@ -128,6 +128,10 @@ def _queue(s: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if port is None:
         yield "fullest port", "unknown: no port told its high-water mark"
         return
+    if not port["max_bytes"]:
+        yield "fullest port", "none: no packet met another one waiting"
+        yield "marking", _marking(s)
+        return
     peak, limit, rate = port["max_bytes"], port["limit_bytes"], port["rate_gbps"]
     text = (
         f"{port['port']}: peak {size(peak)} of {size(limit)} ({100 * peak / limit:.0f} %), "
@@ -199,7 +203,7 @@ def _paths(s: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             uplinks.setdefault(node, {})[peer] = q["tx_bytes"]
     known = s["transport"].get("paths")
     pairs = len({(p["src"], p["dst"]) for p in s["paths"]})
-    text = f"{pairs} pairs of hosts, {_count(known, 'path')} (UDP source ports) a pair" if known else "unknown"
+    text = f"{pairs} pairs of hosts, {_count(known, 'path')} a pair" if known else "unknown"
     total = {n: sum(v.values()) for n, v in uplinks.items()}
     for node, by_peer in list(uplinks.items())[:2]:
         text += f"; {node} up: " + ", ".join(f"{peer} {100 * b / total[node]:.1f} %" for peer, b in by_peer.items())

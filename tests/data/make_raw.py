@@ -115,7 +115,9 @@ class Toy:
         port.hist[cls][min(BINS - 1, port.backlog // port.bin_bytes)] += 1
         if cls == "data" and port.backlog > port.kmin:
             port.above += 1
-            if self.rng.random() < min(1.0, 0.2 * (port.backlog - port.kmin) / (port.kmax - port.kmin)):
+            if not packet["ce"] and self.rng.random() < min(
+                1.0, 0.2 * (port.backlog - port.kmin) / (port.kmax - port.kmin)
+            ):
                 packet["ce"] = True
                 port.marked += 1
         if port.backlog + size > port.limit:

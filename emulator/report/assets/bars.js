@@ -21,7 +21,7 @@ FL.histogram = (fig, { counts, bin, guides, total, xFmt, label, xLabel }) => {
       curve.push(`L${x1.toFixed(1)},${up(upto).toFixed(1)}`);
     });
     root.append(FL.svg("path", { d: curve.join(""), class: "series", stroke: "var(--c1)", style: "pointer-events:none" }));
-    for (const g of guides ?? []) if (g.v <= xMax) root.append(FL.svg("line", { class: "guide", x1: a.x(g.v), x2: a.x(g.v), y1: a.top, y2: a.bottom }), FL.svg("text", { x: a.x(g.v) + 3, y: a.top + 8 }, g.name));
+    (guides ?? []).filter((g) => g.v <= xMax).forEach((g, i) => root.append(FL.svg("line", { class: "guide", x1: a.x(g.v), x2: a.x(g.v), y1: a.top, y2: a.bottom }), FL.svg("text", { x: a.x(g.v) + 3, y: a.top + 8 + 12 * i }, g.name)));
     fig.body.replaceChildren(root);
   });
 };

@@ -53,9 +53,12 @@ FL.lines = (fig, store, series, options) => {
       const box = FL.svg("rect", { class: "gap", x: x0, y: a.top, width: Math.max(2, x1 - x0), height: a.bottom - a.top });
       return FL.tip.attach(box, () => ["no sample", `${FL.time(g0)} to ${FL.time(g1)}`, "nothing was measured here; it is not zero"]);
     }));
-    for (const g of near) {
+    const above = [];
+    for (const g of near.sort((p, q) => p.v - q.v)) {
+      const level = a.y(g.v), crowd = above.filter((v) => Math.abs(v - level) < 13).length;
+      above.push(level);
       clip.append(FL.svg("line", { class: "guide", x1: a.left, x2: a.right, y1: a.y(g.v), y2: a.y(g.v) }),
-        FL.svg("text", { x: a.right - 4, y: a.y(g.v) - 4, "text-anchor": "end" }, `${g.name} ${yFmt(g.v)}`));
+        FL.svg("text", { x: a.right - 4 - crowd * 96, y: level - 4, "text-anchor": "end" }, `${g.name} ${yFmt(g.v)}`));
     }
     if (far.length) clip.append(FL.svg("text", { x: a.right - 4, y: a.top + 10, "text-anchor": "end" }, far.slice(0, width < 600 ? 1 : 3).map((g) => `${g.name} ${yFmt(g.v)}`).join(", ") + " above this scale"));
     for (const s of visible) {

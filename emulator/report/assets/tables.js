@@ -32,7 +32,8 @@ FL.cards = (parent, run) => {
     list.push(FL.card("Bus bandwidth", `${FL.plain(c.busbw_gbps)} Gbit/s`, `algbw ${FL.plain(c.algbw_gbps)} × factor ${FL.plain(c.factor)} (bits, 10⁹)`, { title: "algbw = bytes / time; busbw compares with the line rate" }),
       FL.card("Wrong elements", FL.num(c.wrong), `${c.algorithm} ${c.name}, ${c.ranks} ranks, ${FL.bytes(c.bytes)}`, { warn: c.wrong > 0 }));
   } else list.push(FL.card("Goodput", `${FL.plain(flows.goodput_gbps)} Gbit/s`, "payload, all hosts together, first start to last byte"));
-  if (full) list.push(FL.card("Fullest port", full.port, `peak ${FL.bytes(full.max_bytes)} of ${FL.bytes(full.limit_bytes)}, ${FL.time((full.max_bytes * 8) / full.rate_gbps)} of waiting`, { meter: (100 * full.max_bytes) / full.limit_bytes, warn: full.max_bytes > 0.9 * full.limit_bytes }));
+  if (full && !full.max_bytes) list.push(FL.card("Fullest port", "none", "no packet met another one waiting"));
+  else if (full) list.push(FL.card("Fullest port", full.port, `peak ${FL.bytes(full.max_bytes)} of ${FL.bytes(full.limit_bytes)}, ${FL.time((full.max_bytes * 8) / full.rate_gbps)} of waiting`, { meter: (100 * full.max_bytes) / full.limit_bytes, warn: full.max_bytes > 0.9 * full.limit_bytes }));
   list.push(FL.card("Marked (CE)", FL.num(packets.marked), FL.markNote(run.ports, packets)));
   const own = run.ports.filter((p) => p.port.startsWith("host")).reduce((n, p) => n + (p.dropped ?? 0), 0) + (packets.refused_at_source ?? 0);
   list.push(FL.card("Dropped", FL.num(packets.dropped), `at hosts' own ports ${FL.num(own)}; trimmed ${FL.num(packets.trimmed)}`, { warn: packets.dropped > 0 }),
