@@ -113,6 +113,11 @@ class NetlinkError(FabricError):
         self.code = code
 
 
+def dump_request(kind: int, body: bytes) -> bytearray:
+    """A dump request to be sent again and again by `Netlink.dump_raw`."""
+    return bytearray(HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | NLM_F_DUMP, 0, 0) + body)
+
+
 class Netlink:
     """A route netlink socket that lives in one namespace."""
 
@@ -189,6 +194,27 @@ class Netlink:
         raise FabricError(
             "the kernel's answer kept changing while it was read", where=f"dump {kind}", remedy="try again on an idle machine"
         )
+
+    def dump_raw(self, request: bytearray) -> list[bytes] | None:
+        """The unparsed answer to a prepared dump request (whose sequence number is set here); `None` if it was inconsistent.
+
+        The last message of a dump is NLMSG_DONE with one integer: 20 bytes at the end of the last block.
+        """
+        self._seq += 1
+        struct.pack_into("=I", request, 8, self._seq)
+        self._sock.send(request)
+        blocks: list[bytes] = []
+        while True:
+            block = self._sock.recv(1 << 16)
+            _, kind, flags, seq, _ = HEADER.unpack_from(block, 0)
+            if seq != self._seq:
+                continue
+            if kind == NLMSG_ERROR:
+                raise NetlinkError(-struct.unpack_from("=i", block, HEADER.size)[0], "", where="statistics")
+            blocks.append(block)
+            size, kind, flags, seq, _ = HEADER.unpack_from(block, len(block) - 20)
+            if kind == NLMSG_DONE and size == 20 and seq == self._seq:
+                return None if flags & NLM_F_DUMP_INTR else blocks
 
     def _messages(self) -> Iterator[tuple[int, int, int, bytes]]:
         data = self._sock.recv(1 << 18)
