@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from emulator.errors import UsageError
 from emulator.topology.units import parse_duration, parse_rate, parse_size
 from traffic.errors import TrafficError
+
+if TYPE_CHECKING:
+    from traffic.congestion.base import PathInfo
 
 
 def convert_quantity(value: object, unit: str) -> int:
@@ -22,3 +26,15 @@ def usage() -> Iterator[None]:
         yield
     except TrafficError as exc:
         raise UsageError(exc.what, where=exc.where, remedy=exc.remedy) from exc
+
+
+def resolve_cc(name: str, *, path: PathInfo, params: Mapping[str, Any], preset: str | None = None) -> dict[str, Any]:
+    """Every parameter of a packet transport's algorithm as the manifest keeps it: numbers, worked out for one path.
+
+    `params` as a user writes them (`timer_ns: 55us`) over the preset over the defaults. Raises UsageError that names every
+    unknown key and wrong value. Give the result to `create` as `params`, with each flow's own path.
+    """
+    from traffic.congestion.registry import parameters
+
+    with usage():
+        return parameters(name, path=path, params=params, preset=preset, convert=convert_quantity).values()

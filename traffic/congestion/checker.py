@@ -82,7 +82,7 @@ def check(
         first = _Play(cls, path, ready, trace, file)
         first.run()
         report.findings += first.findings
-        if not first.findings:
+        if all(f.warning for f in first.findings):
             second = _Play(cls, path, ready, trace, file)
             second.run()
             report.findings += _differences(first, second, trace)
@@ -110,9 +110,10 @@ class _Play:
         self._levels: dict[str, list[float]] = {}
         self._index, self._event = 0, Event(0, "__init__", {})
         self._stop = False
+        self._ran: str | None = None  # the student's line that ran last in an event
 
     def run(self) -> None:
-        made = self._call(self._make)
+        made = self._call(self._make, keep_line=True)
         if not isinstance(made, CongestionControl):
             return
         self._look(made)
@@ -122,7 +123,7 @@ class _Play:
             self._timers(made, max(latest, event.now))
             self._event, latest = event, max(latest, event.now)
             if event.verb != "look":
-                self._call(partial(getattr(made, event.verb), now=event.now, **event.args))
+                self._call(partial(getattr(made, event.verb), now=event.now, **event.args), keep_line=True)
             self._look(made)
             if self._stop:
                 return
@@ -147,17 +148,20 @@ class _Play:
                 self._found("timer-in-the-past", text)
                 return
             self._event = Event(now, "expired", {})
-            self._call(partial(made.expired, now=now))
+            self._call(partial(made.expired, now=now), keep_line=True)
             self._look(made)
             if self._stop:
                 return
         self._found("timer-in-the-past", "a million deadlines between two events")
 
-    def _call(self, action: Callable[[], Any]) -> Any:
+    def _call(self, action: Callable[[], Any], *, keep_line: bool = False) -> Any:
         if self._stop:
             return None
         try:
-            return _limited(action, self._file)
+            result, last = _limited(action, self._file)
+            if keep_line and last:
+                self._ran = f"{self._file}:{last}" if self._file else None
+            return result
         except _TooLong as exc:
             self._found("endless-loop", f"more than {_LINES} lines in one call", self._line(exc))
         except Exception as exc:
@@ -215,19 +219,20 @@ class _Play:
             self._found("no-recovery", "neither rate nor window grew during 20 ms without a mark", warning=True)
 
     def _found(self, rule: str, text: str, line: str | None = None, *, warning: bool = False) -> None:
-        event = self._event
+        event, line = self._event, line or (None if warning else self._ran)
         self.findings.append(Finding(rule, text, self._trace.name, self._index, event.now, event.verb, line, warning))
         self._stop = self._stop or not warning
 
 
-def _limited(action: Callable[[], Any], file: Path | None) -> Any:
-    """Run it, but stop it after too many lines of the student's file (or of anything, without a file)."""
-    left = _LINES
+def _limited(action: Callable[[], Any], file: Path | None) -> tuple[Any, int]:
+    """Run it, but stop it after too many lines of the student's file (or of anything, without a file); also its last line."""
+    left, last = _LINES, 0
     mine = {str(file), str(file.absolute()), str(file.resolve())} if file else None
 
     def local(frame: FrameType, event: str, arg: Any) -> Any:
-        nonlocal left
+        nonlocal left, last
         left -= 1
+        last = frame.f_lineno
         if left < 0:
             raise _TooLong
         return local
@@ -238,7 +243,7 @@ def _limited(action: Callable[[], Any], file: Path | None) -> Any:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        return action()
+        return action(), last
     finally:
         sys.settrace(before)
 

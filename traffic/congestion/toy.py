@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
+from math import ceil
 
 from traffic.congestion.base import CongestionControl, Loss, PathInfo, ReceiverControl
 from traffic.congestion.params import Params
@@ -136,7 +137,7 @@ class Toy:
         cc.sent(now=self.now, size=size)
         self._flight[who] += size
         rate = self.scene.line_rate_bps if cc.rate_bps is None else min(cc.rate_bps, self.scene.line_rate_bps)
-        self._free[who] = self.now + round(self._wire * 8e9 / max(rate, 1.0))
+        self._free[who] = self.now + ceil(self._wire * 8e9 / max(rate, 1.0))
         self._at(self.now + self._tx + self._way, "queue", who, self.now, cc.credit_target(backlog=_ENDLESS))
         self._wake(who)
         self._set_timer(who)

@@ -59,10 +59,10 @@ def _idle(path: PathInfo) -> Iterable[Event]:
 
 
 def _stretch(
-    path: PathInfo, start: int, length: int, rtt: int, ce: bool, phase: str, cnp_every: int = 0
+    path: PathInfo, start: int, length: int, rtt: int, ce: bool, phase: str, cnp_every: int = 0, step: int = 2 * US
 ) -> Iterable[Event]:
-    """A packet every 2 us, each acknowledged one `rtt` later, with CNPs if asked for."""
-    size, step = path.mtu_bytes, 2 * US
+    """A packet every `step`, each acknowledged one `rtt` later, with CNPs if asked for."""
+    size = path.mtu_bytes
     events: list[tuple[int, int, Event]] = []
     for k, now in enumerate(range(start, start + length, step)):
         events.append((now, 2 * k, _sent(now, size, phase)))
@@ -81,7 +81,7 @@ def _incast(path: PathInfo) -> Iterable[Event]:
     for part in range(1, 11):
         yield from _stretch(path, at, 200 * US, rtt * (1 + part), True, "congested", 50 * US)
         at += 200 * US + rtt * (2 + part)
-    yield from _stretch(path, at, 20_000 * US, rtt, False, "quiet")
+    yield from _stretch(path, at, 20_000 * US, rtt, False, "quiet", step=20 * US)
 
 
 def _loss(path: PathInfo) -> Iterable[Event]:
