@@ -84,4 +84,6 @@ def _text(value: Any) -> str:
         return value.text
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"{value:.6g}" if isinstance(value, float) and value < 1e6 else str(value)
+    if isinstance(value, float):
+        return f"{value:.6g}" if value < 1e6 else f"{value:.0f}"
+    return str(value)
