@@ -16,7 +16,6 @@ from typing import Any
 from emulator.errors import FabricError
 from emulator.port import tc
 from emulator.port.netlink import CLONE_NEWNET, NLM_F_ACK, Netlink, NetlinkError, attr, libc
-from emulator.port.objects import find_object
 
 TOOLS = ("mnexec", "ip", "tc", "ethtool", "clang", "tshark")
 _CAPABILITIES = {"net_admin": 12, "net_raw": 13, "sys_admin": 21, "sys_resource": 24, "bpf": 39}
@@ -167,11 +166,6 @@ def _bpf(
         reasons["bpf"] = str(exc)
         return False, False
     return False, True
-
-
-def bpf_ready() -> bool:
-    """Whether the compiled program is in the cache, so that no compiler is needed."""
-    return find_object("bpf") is not None
 
 
 class _Throwaway:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from emulator.port.features import Features
 from emulator.port.netlink import inside
@@ -125,7 +126,7 @@ def lab(*nodes: str) -> Iterator[Lab]:
 
 
 @contextlib.contextmanager
-def ports(made: Lab, plan: Plan, features: Features, **options: int) -> Iterator[PortSet]:
+def ports(made: Lab, plan: Plan, features: Features, **options: Any) -> Iterator[PortSet]:
     """Attached ports that read back as planned."""
     made_ports = PortSet(plan, features, **options)
     try:
@@ -136,9 +137,9 @@ def ports(made: Lab, plan: Plan, features: Features, **options: int) -> Iterator
         made_ports.close()
 
 
-def checksum(data: bytes) -> int:
+def checksum(data: bytes | bytearray) -> int:
     """RFC 1071; 0 over a header with a right checksum."""
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF

@@ -19,7 +19,22 @@ from emulator.port.features import Features, probe
 from emulator.port.netlink import Netlink
 from emulator.port.portset import PortSet
 from tests.root.port_lab import (
-    ETH_P_ALL, ETH_P_IP, WIRE, Lab, Node, Plan, Port, checksum, drain, dscp_of, ecn_of, frame, frame6, lab, ports, sh,
+    ETH_P_ALL,
+    ETH_P_IP,
+    WIRE,
+    Lab,
+    Node,
+    Plan,
+    Port,
+    checksum,
+    drain,
+    dscp_of,
+    ecn_of,
+    frame,
+    frame6,
+    lab,
+    ports,
+    sh,
 )  # fmt: skip
 from traffic.packet import dscp
 from traffic.rng import Rng
@@ -326,7 +341,7 @@ def test_bursts_survive_at_high_rates(pair: Lab, features: Features) -> None:
 def test_what_others_change_is_told(pair: Lab, features: Features, command: str, said: str | None) -> None:
     with ports(pair, Plan((Port(),)), features) as made:
         if said is None:
-            sh("tc", "-n", pair.names["a"], *"class add dev p0 parent 1:1 classid 1:40 htb rate 1mbit".split())
+            sh("tc", "-n", pair.names["a"], "class", "add", "dev", "p0", "parent", "1:1", "classid", "1:40", "htb", "rate", "1mbit")
             said = "a:b: class 1:40 (htb) is not in the plan"
         sh("tc", "-n", pair.names["a"], *command.split())
         assert said in made.differences(made.readback())
@@ -351,14 +366,18 @@ def test_a_hosts_kernel_sees_no_roce_but_its_packet_socket_does(features: Featur
         there, back = Port(), Port("b:a", "b", "a", 1, "p1", "p0")
         plan = Plan((there, back), (Node("a", "leaf"), Node("b", "host")))
         to_us = bytes.fromhex(sh("ip", "-n", made_lab.names["b"], "-j", "link", "show", "p1").split('"address":"')[1][:17].replace(":", ""))
-        with ports(made_lab, plan, features), made_lab.sender("a", "p0") as sender:
-            with made_lab.tap("b", "p1", ETH_P_ALL) as all_, made_lab.tap("b", "p1", ETH_P_IP) as ip:
-                for _ in range(10):
-                    sender.send(to_us + frame(200)[6:])
-                sender.send(to_us + frame(200)[6:36] + struct.pack("!H", 9) + frame(200)[38:])
-                assert len(drain(all_, 11)) == 11
-                assert len(drain(ip, 1)) == 1
-                counted = sh("ip", "netns", "exec", made_lab.names["b"], "cat", "/proc/net/snmp").splitlines()
+        with (
+            ports(made_lab, plan, features),
+            made_lab.sender("a", "p0") as sender,
+            made_lab.tap("b", "p1", ETH_P_ALL) as all_,
+            made_lab.tap("b", "p1", ETH_P_IP) as ip,
+        ):
+            for _ in range(10):
+                sender.send(to_us + frame(200)[6:])
+            sender.send(to_us + frame(200)[6:36] + struct.pack("!H", 9) + frame(200)[38:])
+            assert len(drain(all_, 11)) == 11
+            assert len(drain(ip, 1)) == 1
+            counted = sh("ip", "netns", "exec", made_lab.names["b"], "cat", "/proc/net/snmp").splitlines()
         udp = dict(zip(*(line.split() for line in counted if line.startswith("Udp:")), strict=True))
         assert udp["NoPorts"] == "1"
 
@@ -383,7 +402,7 @@ def test_frames_that_an_ifb_hands_back_pass_taps_on_ip_only_and_later(pair: Lab,
 
 def test_what_the_kernel_cannot_do_is_refused_before_anything_is_built(features: Features) -> None:
     without = replace(features, marking="none", delay="agent", reasons={"kfunc": "no BTF", "netem": "unknown kind"})
-    with pytest.raises(MissingCapability, match="ECN marking is not possible with marking by none.*no BTF"):
+    with pytest.raises(MissingCapability, match=r"ECN marking is not possible with marking by none.*no BTF"):
         PortSet(Plan((Port(),)), without)
     with pytest.raises(MissingCapability, match="packet trimming is not possible"):
         PortSet(Plan((Port(mark=False, trim=True),)), without)
