@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -32,13 +33,13 @@ def write_page(path: Path, title: str, data: dict[str, Any], main: str) -> Path:
 
     # "<" inside the data would end its script element
     plain = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-    content = asset("page.html")
-    for mark, text in (
-        ("<!--title-->", html.escape(title)),
-        ("/*style*/", asset("page.css")),
-        ("/*script*/", "\n".join(asset(name) for name in (*SCRIPTS, main))),
-        ("/*data*/", plain),  # last, so that no text of a run is taken for a mark
-    ):
-        content = content.replace(mark, text, 1)
+    parts = {
+        "<!--title-->": html.escape(title),
+        "/*style*/": asset("page.css"),
+        "/*script*/": "\n".join(asset(name) for name in (*SCRIPTS, main)),
+        "/*data*/": plain,
+    }
+    # one pass, so that no text of a run is taken for a mark
+    content = re.sub("|".join(map(re.escape, parts)), lambda mark: parts[mark.group()], asset("page.html"))
     path.write_text(content, encoding="utf-8")
     return path

@@ -1,0 +1,88 @@
+"""Comparison: the difference in three lines, significance only with repeats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from emulator.cli.main import main
+from emulator.errors import UsageError
+from emulator.report.compare import compare
+from tests.data.runs import finished
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
+    """Three seeds of a 7:1 incast with DCQCN and without congestion control."""
+    folder = tmp_path_factory.mktemp("compare")
+    return {
+        cc: [finished(folder / f"{cc}{seed}", "incast", cc=cc, seed=seed, name=f"{cc}-{seed}") for seed in (1, 2, 3)]
+        for cc in ("dcqcn", "none")
+    }
+
+
+def test_three_lines_tell_completion_queue_and_losses(runs: dict[str, list[Path]]) -> None:
+    first, second, third = compare([runs["dcqcn"][0], runs["none"][0]]).text().splitlines()[:3]
+    summaries = {cc: json.loads((r[0] / "summary.json").read_text()) for cc, r in runs.items()}
+    for cc, s in summaries.items():
+        assert f"{cc} {s['theory']['time_us']:,.1f} us" in first
+        assert f"{cc} {s['packets']['dropped']:,} / {s['packets']['marked']:,} / " in third
+    assert first.startswith("completion: ") and "times what" in first
+    assert second.startswith("peak queue: ")
+    assert third.startswith("dropped / marked / sent again: ")
+
+
+def test_the_first_is_the_base_and_changes_have_the_right_sign(runs: dict[str, list[Path]]) -> None:
+    rows = {r["key"]: r["cells"] for r in compare([runs["dcqcn"][0], runs["none"][0]]).to_json()["metrics"]}
+    base, other = rows["dropped"]
+    assert "change" not in base
+    assert other["change"] == pytest.approx((other["value"] - base["value"]) / base["value"])
+    assert other["value"] > base["value"] and other["better"] is False
+    assert "better" not in rows["marked"][1]  # marks are neither good nor bad
+
+
+def test_one_run_each_makes_no_statement_on_significance(runs: dict[str, list[Path]]) -> None:
+    made = compare([runs["dcqcn"][0], runs["none"][0]])
+    assert "no statement on significance" in made.text()
+    assert all("p" not in cell for row in made.rows() for cell in row["cells"])
+
+
+def test_repeats_are_found_by_themselves_and_give_significance(runs: dict[str, list[Path]]) -> None:
+    made = compare([*runs["dcqcn"], *runs["none"]])
+    assert [(g.label, len(g.runs)) for g in made.groups] == [("dcqcn", 3), ("none", 3)]
+    cells = {r["key"]: r["cells"][1] for r in made.rows()}
+    assert cells["fairness"]["significant"] and cells["fairness"]["p"] < 0.01
+    values = sorted(json.loads((r / "summary.json").read_text())["theory"]["time_us"] for r in runs["dcqcn"])
+    row = next(r for r in made.rows() if r["key"] == "completion_us")
+    assert row["cells"][0]["value"] == values[1]
+    assert (row["cells"][0]["least"], row["cells"][0]["greatest"]) == (values[0], values[2])
+    assert made.differing == {"experiment.transport.cc": ["dcqcn", "none"]}
+
+
+def test_repeats_alone_stand_each_for_itself(runs: dict[str, list[Path]]) -> None:
+    assert [g.label for g in compare(runs["none"]).groups] == ["none-1", "none-2", "none-3"]
+
+
+def test_every_verdict_is_shown(runs: dict[str, list[Path]]) -> None:
+    assert "verdict dcqcn: USE WITH CARE" in compare([runs["dcqcn"][0], runs["none"][0]]).text()
+
+
+def test_one_run_is_refused(runs: dict[str, list[Path]]) -> None:
+    with pytest.raises(UsageError, match="nothing to compare with"):
+        compare(runs["none"][:1])
+
+
+def test_the_command_prints_text_json_and_writes_a_page(
+    runs: dict[str, list[Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = [str(runs["dcqcn"][0]), str(runs["none"][0])]
+    assert main(["compare", *pair]) == 0
+    assert capsys.readouterr().out.startswith("completion: ")
+    page = tmp_path / "c.html"
+    assert main(["compare", *pair, "--json", "-o", str(page)]) == 0
+    assert len(json.loads(capsys.readouterr().out)["headline"]) == 3
+    assert page.stat().st_size > 50_000
+    assert main(["compare", pair[0], str(tmp_path)]) == 2
+    assert "it lacks manifest.json" in capsys.readouterr().err
