@@ -1,0 +1,1 @@
+"""Time: the real clock, and the guest kernel whose clock moves only when every task waits."""
