@@ -23,7 +23,7 @@ COLLECTIVES = ("allreduce", "reduce_scatter", "all_gather", "all_to_all", "broad
 
 def make_summary(tables: Tables, raw: Raw | Path, manifest: Mapping[str, Any], verdict: object,
                  bound_ns: float | None = None) -> dict[str, Any]:  # fmt: skip
-    """The summary of a run, as docs/reference/interface lists it.
+    """The summary of a run, as docs/run-directory.md lists it.
 
     `verdict` is the judge's (a dataclass, an object with `to_json`, or its JSON form). `bound_ns` is the theory's bound
     of the whole workload; without it the bound knows nothing of moves that wait for others.

@@ -18,7 +18,7 @@ FL.gantt = (fig, store, rows, { end, label, keys }) => {
   const inner = Math.max(3, line - 5);
 
   const draw = (width) => {
-    const left = Math.min(96, width * 0.24), [from, to] = store.state.zoom ?? [0, end];
+    const longest = Math.max(...rows.map((r) => r.name.length)), left = Math.min(longest * 7 + 12, width * 0.42), [from, to] = store.state.zoom ?? [0, end];
     const heights = lanes.map((n) => line + (n - 1) * Math.min(inner, 8)), total = heights.reduce((s, h) => s + h, 0) + 28;
     const root = FL.canvas(width, total, label);
     const a = { left, right: width - 10, top: 2, bottom: total - 26, x: (t) => left + ((t - from) / (to - from || 1)) * (width - left - 10), invert: (px) => from + ((px - left) / (width - left - 10)) * (to - from) };
