@@ -72,11 +72,15 @@ class Connector:
         opt = t.options
         roce = t.kind == "roce"
         data = Opcode.RC_WRITE_MIDDLE if roce else Opcode.MRC_WRITE_MIDDLE
+        wire = wire_bytes(data, t.mtu)
+        rate = self.spec.hosts[mine].rate_bps
+        # What a sender sees on an empty fabric: acknowledgements wait for a few packets, and loops for their quantum.
+        patience = (opt["ack_every"] - 1) * wire * 8_000_000_000 // rate + 2 * self.spec.quantum_ns
         path = PathInfo(
-            line_rate_bps=self.spec.hosts[mine].rate_bps,
-            base_rtt_ns=self.spec.base_rtt_ns[mine][other],
+            line_rate_bps=rate,
+            base_rtt_ns=self.spec.base_rtt_ns[mine][other] + patience,
             mtu_bytes=t.mtu,
-            wire_mtu_bytes=wire_bytes(data, t.mtu),
+            wire_mtu_bytes=wire,
             hops=self.spec.hops[mine][other],
         )
         cc = create(t.cc, path=path, params=t.cc_params, preset=t.cc_preset)

@@ -120,8 +120,9 @@ class Nscc(CongestionControl):
         if rtt_ns is None or rtt_ns <= 0:
             return round(self.avg_delay)
         if rtt_ns < self._base:
+            # Only the delay is measured against the quicker packet (a short one, or one acknowledged at once): the window
+            # must still cover the path's own round trip, in which acknowledgements wait for a few packets.
             self._base = rtt_ns
-            self._set_max(self.path.bdp_payload_bytes * rtt_ns // self.path.base_rtt_ns)
         self.delay = rtt_ns - self._base
         slow = not ce and self.delay > self.params.target_ns
         self._average(self._base / 4 if slow else self.delay)
