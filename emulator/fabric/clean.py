@@ -10,11 +10,11 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from emulator.errors import FabricError
 from emulator.fabric import kernel, names, processes, registry
+from emulator.fabric.registry import NAMESPACES
 
 _ROUNDS: Final = 5
 _OWNER_WAIT_S: Final = 15.0
@@ -55,43 +55,37 @@ class _Found:
         return set().union(self.processes, self.namespaces, self.interfaces, self.entries)
 
 
-def clean(
-    *,
-    include_live: bool = False,
-    say: Callable[[str], None] = lambda text: None,
-    root: Path = registry.ROOT,
-    namespaces: Path = registry.NAMESPACES,
-) -> Cleaned:
+def clean(*, include_live: bool = False, say: Callable[[str], None] = lambda text: None) -> Cleaned:
     """Remove the leftovers of dead runs; with `include_live` end the living ones first.
 
     Raises FabricError if something with our mark cannot be removed.
     """
     done = Cleaned()
     if include_live:
-        _stop_owners(done, say, root)
-    for path in registry.unfinished(root):
+        _stop_owners(done, say)
+    for path in registry.unfinished():
         registry.remove_entry(path)
         done.runs.append(path.name)
     # A dying process may still be starting another: look again until a round finds nothing.
     for _ in range(_ROUNDS):
-        found = _find(root, namespaces)
+        found = _find()
         live = {run_id for run_id, entry in found.entries.items() if entry.alive}
         dead = found.run_ids - live
         done.spared = sorted(live)
         if not dead:
             return done
         for run_id in sorted(dead):
-            _remove(run_id, found, done, namespaces)
+            _remove(run_id, found, done)
     raise FabricError(
         f"leftovers of {', '.join(sorted(dead))} come back as soon as they are removed",
-        where=str(root),
+        where=str(registry.ROOT),
         remedy="look for a process that keeps making them: `ps axe | grep " + registry.MARK_VARIABLE + "`",
     )
 
 
-def _stop_owners(done: Cleaned, say: Callable[[str], None], root: Path) -> None:
+def _stop_owners(done: Cleaned, say: Callable[[str], None]) -> None:
     """Ask the owners of live runs to end and clean up by themselves; kill those that do not."""
-    for entry in registry.entries(root):
+    for entry in registry.entries():
         owner = entry.owner
         if owner is None or not owner.alive or owner.pid == os.getpid():
             continue
@@ -101,11 +95,11 @@ def _stop_owners(done: Cleaned, say: Callable[[str], None], root: Path) -> None:
         done.stopped.append(entry.run_id)
 
 
-def _find(root: Path, namespaces: Path) -> _Found:
+def _find() -> _Found:
     """Everything with our mark. The registry is read last: who makes an object is entered there before."""
     found = _Found()
     where: dict[kernel.NamespaceId, str] = {}
-    for path in sorted(namespaces.iterdir()) if namespaces.exists() else []:
+    for path in sorted(NAMESPACES.iterdir()) if NAMESPACES.exists() else []:
         run_id = registry.run_of_namespace(path.name)
         if run_id is None:
             continue
@@ -119,7 +113,7 @@ def _find(root: Path, namespaces: Path) -> _Found:
         if run_id:
             found.interfaces.setdefault(run_id, set()).add(name)
     spared = processes.own_line()
-    for entry in registry.entries(root):
+    for entry in registry.entries():
         found.entries[entry.run_id] = entry
         alive = {process for process in entry.processes if process.alive and process.pid not in spared}
         if alive:
@@ -127,12 +121,12 @@ def _find(root: Path, namespaces: Path) -> _Found:
     return found
 
 
-def _remove(run_id: str, found: _Found, done: Cleaned, namespaces: Path) -> None:
+def _remove(run_id: str, found: _Found, done: Cleaned) -> None:
     for process in sorted(found.processes.get(run_id, ()), key=lambda p: p.pid):
         processes.end(process)
         done.processes.append(process.pid)
     for name in sorted(found.namespaces.get(run_id, ())):
-        names.remove(namespaces / name)
+        names.remove(NAMESPACES / name)
         done.namespaces.append(name)
     for name in sorted(found.interfaces.get(run_id, ())):
         if _delete_interface(name):

@@ -19,16 +19,16 @@ def by_run(namespaces: Mapping[kernel.NamespaceId, str]) -> dict[str, set[Proces
     """Run id → processes that carry its mark or live in one of its namespaces (`namespaces` → run id).
 
     This process and its ancestors are left out: whoever clears away from a shell inside a namespace must not end itself.
-    So is the namespace of the first process: a name of ours that someone bound to it must not end the machine.
+    So are the namespaces of this and of the first process: a name of ours bound to one of them must not end the machine.
     """
     found: dict[str, set[Process]] = {}
     spared = own_line()
-    first = kernel.namespace_of(1)
+    sacred = {kernel.namespace_of(1), kernel.namespace_of(os.getpid())}
     for pid in kernel.all_pids():
         if pid in spared:
             continue
         where = kernel.namespace_of(pid)
-        run_id = (namespaces.get(where) if where and where != first else None) or _marked(pid)
+        run_id = (namespaces.get(where) if where and where not in sacred else None) or _marked(pid)
         started = kernel.start_time(pid) if run_id else None
         if run_id and started is not None:
             found.setdefault(run_id, set()).add(Process(pid, started))
