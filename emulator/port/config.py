@@ -18,8 +18,8 @@ LIVE = ("loss", "mark", "trim", "kmin_bytes", "kmax_bytes", "pmax", "last_hop")
 BINS_TO_LIMIT = 56
 """Bins up to the queue's limit; the rest of the 64 leave room for what lies above it."""
 
-TRIM_KEEP_BYTES = 12 + 16 + 24
-"""Kept behind the UDP header: BTH 12, RETH 16, and 24 more of what follows it (a transport's own headers)."""
+TRIM_KEEP_BYTES = 12 + 4 + 4 + 16 + 4
+"""Kept behind the UDP header, the longest a data packet has there: BTH, METH, TSETH, RETH, immediate data."""
 
 
 def bin_bytes(limit_bytes: int) -> int:

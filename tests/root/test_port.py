@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -192,6 +193,27 @@ def test_overflow_is_counted_once_and_never_marked(pair: Lab, features: Features
     assert data.tx_bytes == data.tx_packets * (1000 + WIRE)
 
 
+def test_counts_are_exact_with_two_senders_at_once(pair: Lab, features: Features) -> None:
+    """Two threads, on two processors where there are two: the map's lock loses no count (`send` lets go of the interpreter)."""
+    port = Port(rate_bps=10**9, limit_bytes=50_000_000, loss=0.3)
+    with ports(pair, Plan((port,)), features) as made, pair.sender("a", "p0") as one, pair.sender("a", "p0") as two:
+
+        def send(sender: socket.socket) -> None:
+            for _ in range(20_000):
+                sender.send(SMALL)
+
+        threads = [threading.Thread(target=send, args=(sender,)) for sender in (one, two)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        empty(made)
+        counted = made.counters()[port.name]
+    assert counted.seen_packets == counted.ect_packets == 40_000 and counted.histogram is not None
+    assert sum(counted.histogram["data"]) == 40_000
+    assert counted.classes["data"].tx_packets == 40_000 - (counted.lost or 0)
+
+
 def test_control_overtakes_and_has_its_own_queue(pair: Lab, features: Features) -> None:
     """Strict priority: control, then trimmed, though sent behind 40 queued data packets."""
     port = Port(rate_bps=1_000_000, mark=False, burst_bytes=1)
@@ -275,37 +297,41 @@ def test_ports_do_not_mix_though_their_interfaces_have_one_index(features: Featu
 
 @pytest.mark.parametrize("mbit", [50, 200, 1000])
 def test_rate_is_within_two_per_cent(pair: Lab, features: Features, mbit: int) -> None:
-    """Wire bytes that left in a time while the queue was never empty. A busy machine can only lower one try."""
-    port = Port(rate_bps=mbit * 10**6, mark=False, burst_bytes=20_000, limit_bytes=max(400_000, mbit * 2500))
+    """Wire bytes that left in a time in which the queue was never empty. A busy machine can spoil a try, never raise the rate."""
+    port = Port(rate_bps=mbit * 10**6, mark=False, burst_bytes=20_000, limit_bytes=mbit * 12_500)  # 0.1 s
     data, tries = frame(4158), []
     with ports(pair, Plan((port,)), features) as made, pair.sender("a", "p0") as sender:
-        for _ in range(4):
+        for _ in range(12):
             tries.append(_measured_rate(made, port, sender, data) / port.rate_bps)
-            if abs(tries[-1] - 1) <= 0.02:
+            assert tries[-1] < 1.02
+            if tries[-1] > 0.98:
                 return
     pytest.fail(f"achieved/asked: {tries}")
 
 
 def _measured_rate(made: PortSet, port: Port, sender: socket.socket, data: bytes) -> float:
-    def fill() -> None:
-        try:
-            for _ in range(2000):
-                sender.send(data)
-        except OSError:
-            return
+    """Bits per second over a quarter of a second; 0 if the sender did not keep the queue filled."""
 
-    def left() -> tuple[float, int]:
+    def fill() -> None:
+        with contextlib.suppress(OSError):
+            for _ in range(4000):
+                sender.send(data)
+
+    def left() -> tuple[int, int]:
         counted = made.counters()[port.name].classes["data"]
-        assert counted.backlog_bytes, "the queue ran empty"
-        return time.perf_counter(), counted.tx_bytes
+        return counted.tx_bytes, counted.backlog_bytes
 
     fill()
-    begin, first = left()
-    while time.perf_counter() < begin + 0.25:
+    # the clock is read outside of the two counts, so that a pause of this process cannot raise the rate
+    begin = now = time.perf_counter()
+    first, lowest = left()
+    last = first
+    while now < begin + 0.25:
+        last, waiting = left()
+        now = time.perf_counter()
+        lowest = min(lowest, waiting)
         fill()
-        time.sleep(0.002)
-    end, last = left()
-    return (last - first) * 8 / (end - begin)
+    return (last - first) * 8 / (now - begin) if lowest else 0.0
 
 
 def test_bursts_survive_at_high_rates(pair: Lab, features: Features) -> None:
