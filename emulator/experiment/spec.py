@@ -16,8 +16,8 @@ class Workload(Strict):
     """What crosses the fabric. `params` are those of the workload's kind (`senders`, `receiver`, `rounds`, `ranks` …)."""
 
     kind: str = Field(description="Workload: incast, allreduce, all_to_all, permutation, pairs, victim, staggered …")
-    algorithm: str | None = Field(None, description="Algorithm of a collective; the kind's first one if left out.")
-    bytes: Size = Field(1_000_000, description="Bytes of one flow, or of the vector of a collective.")
+    algorithm: str | None = Field(default=None, description="Algorithm of a collective; the kind's first one if left out.")
+    bytes: Size = Field(default=1_000_000, description="Bytes of one flow, or of the vector of a collective.")
     params: dict[str, Any] = Field(default_factory=dict, description="Further parameters of the kind.")
     values: tuple[float, ...] | None = Field(
         None, description="One number a rank: an all-reduce of these (as --values)."
@@ -27,39 +27,39 @@ class Workload(Strict):
 class Transport(Strict):
     """The transport on every host and how it behaves; a time left out is derived from the fabric and shown in the manifest."""
 
-    kind: TransportKind = Field("roce", description="roce (one path, RC), mrc (sprayed), tcp (the kernel's own).")
-    cc: str | None = Field(None, description="Congestion control: see `fabriclab cc list`; or FILE.py:Class.")
-    cc_preset: str | None = Field(None, description="A published set of parameters of that algorithm.")
+    kind: TransportKind = Field(default="roce", description="roce (one path, RC), mrc (sprayed), tcp (the kernel's own).")
+    cc: str | None = Field(default=None, description="Congestion control: see `fabriclab cc list`; or FILE.py:Class.")
+    cc_preset: str | None = Field(default=None, description="A published set of parameters of that algorithm.")
     cc_params: dict[str, Any] = Field(default_factory=dict, description="Single parameters of the algorithm.")
-    mtu: Literal[256, 512, 1024, 2048, 4096] = Field(4096, description="Payload bytes of a full packet (path MTU).")
-    recovery: Literal["gbn", "selective"] = Field("gbn", description="roce: go-back-N or selective repeat (IRN).")
-    bdp_cap: bool = Field(True, description="roce, selective: cap packets in flight at two bandwidth-delay products.")
-    qps: int = Field(1, strict=True, ge=1, le=64, description="Queue pairs between two hosts; messages are striped.")
+    mtu: Literal[256, 512, 1024, 2048, 4096] = Field(default=4096, description="Payload bytes of a full packet (path MTU).")
+    recovery: Literal["gbn", "selective"] = Field(default="gbn", description="roce: go-back-N or selective repeat (IRN).")
+    bdp_cap: bool = Field(default=True, description="roce, selective: cap packets in flight at two bandwidth-delay products.")
+    qps: int = Field(default=1, strict=True, ge=1, le=64, description="Queue pairs between two hosts; messages are striped.")
     spray: Literal["oblivious", "bitmap", "reps", "flowlet", "ecmp"] = Field(
-        "oblivious", description="mrc: how entropy values are picked."
+        default="oblivious", description="mrc: how entropy values are picked."
     )
-    entropy: int = Field(64, strict=True, ge=1, le=4096, description="mrc: entropy values of a queue pair.")
-    ack_every: int = Field(4, strict=True, ge=1, le=64, description="Packets an acknowledgement, at most.")
-    timeout: Delay | None = Field(None, description="Retransmission timer; derived from path and queues if left out.")
-    adaptive_timeout: bool = Field(True, description="Double the timer at each fruitless retry.")
-    retry_count: int = Field(7, strict=True, ge=0, le=25, description="Fruitless retries before the connection fails.")
-    cnp_interval: Delay = Field(50_000, description="roce: least time between two CNPs of a queue pair (50us, DCQCN).")
-    reorder_window: Delay | None = Field(None, description="mrc: how much later a packet may come before it is lost.")
-    probe_interval: Delay = Field(100_000, description="mrc: how often paths assumed bad are probed.")
-    probes_needed: int = Field(3, strict=True, ge=1, le=100, description="mrc: answered probes that bring a path back.")
+    entropy: int = Field(default=64, strict=True, ge=1, le=4096, description="mrc: entropy values of a queue pair.")
+    ack_every: int = Field(default=4, strict=True, ge=1, le=64, description="Packets an acknowledgement, at most.")
+    timeout: Delay | None = Field(default=None, description="Retransmission timer; derived from path and queues if left out.")
+    adaptive_timeout: bool = Field(default=True, description="Double the timer at each fruitless retry.")
+    retry_count: int = Field(default=7, strict=True, ge=0, le=25, description="Fruitless retries before the connection fails.")
+    cnp_interval: Delay = Field(default=50_000, description="roce: least time between two CNPs of a queue pair (50us, DCQCN).")
+    reorder_window: Delay | None = Field(default=None, description="mrc: how much later a packet may come before it is lost.")
+    probe_interval: Delay = Field(default=100_000, description="mrc: how often paths assumed bad are probed.")
+    probes_needed: int = Field(default=3, strict=True, ge=1, le=100, description="mrc: answered probes that bring a path back.")
 
 
 class Experiment(Strict):
     """One experiment. The topology is a file's path, relative to the experiment file."""
 
-    name: str = Field("", description="Names the run directory; derived from the workload if left out.")
+    name: str = Field(default="", description="Names the run directory; derived from the workload if left out.")
     topology: str = Field(description="Path of the topology file.")
-    topology_set: tuple[str, ...] = Field((), description="Settings put over the topology file (`uplink.rate=25Gbit`).")
+    topology_set: tuple[str, ...] = Field(default=(), description="Settings put over the topology file (`uplink.rate=25Gbit`).")
     workload: Workload
-    transport: Transport = Field(default_factory=lambda: Transport())
-    clock: ClockName = Field("auto", description="real, virtual, or auto (doctor's choice, explained).")
-    tdf: Literal["auto"] | int = Field("auto", description="Time dilation factor on the real clock.")
-    seed: int = Field(1, ge=0, description="Seed of everything random; 0 is a seed like any other.")
-    sample: Delay | None = Field(None, description="Queue sampling period; derived from the clock if left out.")
-    time_limit: Delay = Field(1_000_000_000, description="Longest fabric time the traffic may take.")
-    wall_limit_s: float = Field(300.0, gt=0, description="Longest wall time the run may take, in seconds.")
+    transport: Transport = Field(default_factory=Transport)
+    clock: ClockName = Field(default="auto", description="real, virtual, or auto (doctor's choice, explained).")
+    tdf: Literal["auto"] | int = Field(default="auto", description="Time dilation factor on the real clock.")
+    seed: int = Field(default=1, ge=0, description="Seed of everything random; 0 is a seed like any other.")
+    sample: Delay | None = Field(default=None, description="Queue sampling period; derived from the clock if left out.")
+    time_limit: Delay = Field(default=1_000_000_000, description="Longest fabric time the traffic may take.")
+    wall_limit_s: float = Field(default=300.0, gt=0, description="Longest wall time the run may take, in seconds.")

@@ -30,8 +30,8 @@ def test_show_states_k_in_bytes_packets_and_time(capsys: pytest.CaptureFixture[s
     assert main(["topo", "show", str(TOPOLOGIES / "slow-uplink.yaml")]) == 0
     text = capsys.readouterr().out
     rows = [" ".join(line.split()) for line in text.splitlines()]
-    assert "leaf to spine kmin 100,000 11.1 8 us" in rows
-    assert "kmax, pmax 20% 400,000 44.3 128 us" in rows
+    assert "leaf to spine kmin 40,000 4.4 3.2 us" in rows
+    assert "kmax, pmax 20% 160,000 17.7 51.2 us" in rows
     assert "host0 host7 4 2 100Gbit 6.92 us 86,550" in rows
     assert "Oversubscription of a leaf: 2:1 to 3.2:1" in text
 
