@@ -105,10 +105,7 @@ static __always_inline __u32 draw(__u64 *state)
 
 #ifdef VIRTUAL_QUEUE
 
-static __always_inline __u32 backlog_of(struct __sk_buff *ctx, __u32 cls)
-{
-	return 0;
-}
+#define backlog_of(ctx, cls) 0
 
 /* The line's unfinished work in bytes; the packet is added to it. Call with the lock held. */
 static __always_inline __u32 virtual_backlog(struct stats *st, const struct config *cf, __u64 now_ps, __u32 wire)
@@ -161,11 +158,8 @@ extern void *bpf_rdonly_cast(void *obj, __u32 btf_id) __ksym;
 static __always_inline __u32 leaf_backlog(struct hlist_node *node, __u32 handle)
 {
 	struct Qdisc *q;
-	int i;
 
-	for (i = 0; i < CHAIN; i++) {
-		if (!node)
-			return 0;
+	for (int i = 0; i < CHAIN && node; i++) {
 		q = bpf_rdonly_cast((void *)node - bpf_core_field_offset(struct Qdisc, hash),
 				    bpf_core_type_id_kernel(struct Qdisc));
 		if (q->handle == handle)
