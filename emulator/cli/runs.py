@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+OUT = click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    envvar="FABRICLAB_OUT",
+    help="Folder of run directories.",
+)
+REPEAT = click.option("--repeat", type=click.IntRange(1, 1000), default=1, help="Runs; more give median and spread.")
+SAVE_SPEC = click.option(
+    "--save-spec", type=click.Path(path_type=Path, dir_okay=False), help="Write the experiment as a file for `run`."
+)
+
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--clock",
@@ -49,7 +61,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--time-limit", type=DURATION, default="1s", help="Longest fabric time of the traffic."),
     click.option("--wall-limit", type=click.FloatRange(min=1), default=300.0, help="Longest wall time, seconds."),
     click.option("--sample", type=DURATION, default=None, help="Queue sampling period (fabric time)."),
-    click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), help="Folder of run directories."),
+    OUT,
+    REPEAT,
+    SAVE_SPEC,
     set_option,
     json_option("Print the summary as JSON on standard output."),
     verbosity_options,
@@ -173,14 +187,28 @@ class ProgressLine:
         self._clear()
 
 
-def run_and_print(ctx: click.Context, experiment: Experiment, flags: Mapping[str, Any]) -> int:
-    """Run, print the summary (text or JSON), and return the verdict's exit code."""
+def run_and_print(
+    ctx: click.Context, experiment: Experiment, flags: Mapping[str, Any], *, base: Path | None = None
+) -> int:
+    """Run (as often as `--repeat` says), print the summary (text or JSON), and return the verdict's exit code."""
     from emulator.experiment.run import run
 
     session = session_of(ctx)
+    if flags["save_spec"] is not None:
+        from emulator.experiment.load import save_experiment
+
+        save_experiment(experiment, flags["save_spec"])
     watch = ProgressLine(quiet=session.quiet, verbose=session.verbosity > 0)
+    argv = ["fabriclab", *sys.argv[1:]]
     try:
-        finished = run(experiment, out=flags["out"], argv=["fabriclab", *sys.argv[1:]], watch=watch)
+        if flags["repeat"] > 1:
+            from emulator.experiment.repeat import run_repeats
+
+            repeats = run_repeats(experiment, flags["repeat"], out=flags["out"], argv=argv, watch=watch, base=base)
+            watch.close()
+            click.echo(json.dumps(repeats.to_json(), indent=1) if flags["as_json"] else repeats.text())
+            return repeats.exit_code
+        finished = run(experiment, out=flags["out"], argv=argv, watch=watch, base=base)
     finally:
         watch.close()
     return print_finished(finished, as_json=flags["as_json"], quiet=session.quiet)

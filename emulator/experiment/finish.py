@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,11 @@ from emulator.report.page import make_page
 from emulator.report.summary import make_summary, write_summary
 
 
-def finish(run_dir: Path, manifest: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-    """Writes the results into the run directory; the summary and the exit code of its verdict."""
+def finish(run_dir: Path, manifest: Mapping[str, Any], *, earlier: Sequence[float] = ()) -> tuple[dict[str, Any], int]:
+    """Writes the results into the run directory; the summary and the exit code of its verdict.
+
+    `earlier` are the completion times (us) of earlier runs of the same experiment and seed.
+    """
     raw = Raw(run_dir / "raw")
     tables = make_tables(raw, manifest)
     parts = {
@@ -28,6 +31,8 @@ def finish(run_dir: Path, manifest: Mapping[str, Any]) -> tuple[dict[str, Any], 
         "samples": raw.samples,
     }
     facts = facts_from_raw(parts, manifest, schedule=schedule_of(manifest["resolved"]["workload"]))
+    if earlier and facts.whole is not None:
+        facts.repeats = (*earlier, facts.whole.measured_ns / 1000)
     verdict = judge(facts)
     bound = None if facts.whole is None else facts.whole.bound_ns
     summary = make_summary(tables, raw, manifest, verdict, bound_ns=bound)

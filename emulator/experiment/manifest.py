@@ -75,3 +75,13 @@ def read_manifest(run_dir: Path) -> dict[str, Any]:
 def write_json(path: Path, data: object) -> None:
     """JSON for people: indented, with a final line end."""
     path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def resolved_of(manifest: dict[str, Any], run_dir: Path) -> Resolved:
+    """What an earlier run ran. Raises UsageError where the manifest does not tell."""
+    try:
+        return Resolved(**manifest["resolved"])
+    except (KeyError, TypeError) as error:
+        raise UsageError(
+            f"the manifest does not say what was run: {error}", where=str(run_dir), remedy="run the experiment anew"
+        ) from error

@@ -45,19 +45,30 @@ class Finished:
 
 
 def run(
-    experiment: Experiment, *, out: Path, argv: Sequence[str], watch: Watcher, base: Path | None = None
+    experiment: Experiment,
+    *,
+    out: Path,
+    argv: Sequence[str],
+    watch: Watcher,
+    base: Path | None = None,
+    earlier: Sequence[float] = (),
 ) -> Finished:
-    """Run an experiment. `base` is the folder its topology path is relative to; the run directory is made in `out`."""
+    """Run an experiment. `base` is the folder its topology path is relative to; the run directory is made in `out`.
+
+    `earlier` are the completion times (us) of runs of the same experiment and seed: the verdict looks at their spread.
+    """
     path = Path(experiment.topology)
     topology = load_topology(path if base is None or path.is_absolute() else base / path, experiment.topology_set)
     network = topology.network()
     schedule, _ = make_workload(experiment, network)
     choice = choose(experiment, network, schedule)
     resolved = resolve(experiment, topology, clock=choice.clock, tdf=choice.tdf)
-    return run_resolved(resolved, out=out, argv=argv, watch=watch, why=choice.why)
+    return run_resolved(resolved, out=out, argv=argv, watch=watch, why=choice.why, earlier=earlier)
 
 
-def run_resolved(resolved: Resolved, *, out: Path, argv: Sequence[str], watch: Watcher, why: str) -> Finished:
+def run_resolved(
+    resolved: Resolved, *, out: Path, argv: Sequence[str], watch: Watcher, why: str, earlier: Sequence[float] = ()
+) -> Finished:
     """Run what leaves nothing open; also how `rerun` runs an earlier manifest."""
     from emulator.experiment.finish import finish
 
@@ -74,7 +85,7 @@ def run_resolved(resolved: Resolved, *, out: Path, argv: Sequence[str], watch: W
     write_json(run_dir / "manifest.json", manifest)
     write_json(run_dir / "environment.json", {"before": before, "after": environment()})
     watch.step("writing results", 0, 1)
-    summary, exit_code = finish(run_dir, manifest)
+    summary, exit_code = finish(run_dir, manifest, earlier=earlier)
     _raise_problem(run_dir)
     return Finished(run_dir, summary, exit_code)
 

@@ -16,7 +16,9 @@ class Workload(Strict):
     """What crosses the fabric. `params` are those of the workload's kind (`senders`, `receiver`, `rounds`, `ranks` …)."""
 
     kind: str = Field(description="Workload: incast, allreduce, all_to_all, permutation, pairs, victim, staggered …")
-    algorithm: str | None = Field(default=None, description="Algorithm of a collective; the kind's first one if left out.")
+    algorithm: str | None = Field(
+        default=None, description="Algorithm of a collective; the kind's first one if left out."
+    )
     bytes: Size = Field(default=1_000_000, description="Bytes of one flow, or of the vector of a collective.")
     params: dict[str, Any] = Field(default_factory=dict, description="Further parameters of the kind.")
     values: tuple[float, ...] | None = Field(
@@ -27,26 +29,46 @@ class Workload(Strict):
 class Transport(Strict):
     """The transport on every host and how it behaves; a time left out is derived from the fabric and shown in the manifest."""
 
-    kind: TransportKind = Field(default="roce", description="roce (one path, RC), mrc (sprayed), tcp (the kernel's own).")
+    kind: TransportKind = Field(
+        default="roce", description="roce (one path, RC), mrc (sprayed), tcp (the kernel's own)."
+    )
     cc: str | None = Field(default=None, description="Congestion control: see `fabriclab cc list`; or FILE.py:Class.")
     cc_preset: str | None = Field(default=None, description="A published set of parameters of that algorithm.")
     cc_params: dict[str, Any] = Field(default_factory=dict, description="Single parameters of the algorithm.")
-    mtu: Literal[256, 512, 1024, 2048, 4096] = Field(default=4096, description="Payload bytes of a full packet (path MTU).")
-    recovery: Literal["gbn", "selective"] = Field(default="gbn", description="roce: go-back-N or selective repeat (IRN).")
-    bdp_cap: bool = Field(default=True, description="roce, selective: cap packets in flight at two bandwidth-delay products.")
-    qps: int = Field(default=1, strict=True, ge=1, le=64, description="Queue pairs between two hosts; messages are striped.")
+    mtu: Literal[256, 512, 1024, 2048, 4096] = Field(
+        default=4096, description="Payload bytes of a full packet (path MTU)."
+    )
+    recovery: Literal["gbn", "selective"] = Field(
+        default="gbn", description="roce: go-back-N or selective repeat (IRN)."
+    )
+    bdp_cap: bool = Field(
+        default=True, description="roce, selective: cap packets in flight at two bandwidth-delay products."
+    )
+    qps: int = Field(
+        default=1, strict=True, ge=1, le=64, description="Queue pairs between two hosts; messages are striped."
+    )
     spray: Literal["oblivious", "bitmap", "reps", "flowlet", "ecmp"] = Field(
         default="oblivious", description="mrc: how entropy values are picked."
     )
     entropy: int = Field(default=64, strict=True, ge=1, le=4096, description="mrc: entropy values of a queue pair.")
     ack_every: int = Field(default=4, strict=True, ge=1, le=64, description="Packets an acknowledgement, at most.")
-    timeout: Delay | None = Field(default=None, description="Retransmission timer; derived from path and queues if left out.")
+    timeout: Delay | None = Field(
+        default=None, description="Retransmission timer; derived from path and queues if left out."
+    )
     adaptive_timeout: bool = Field(default=True, description="Double the timer at each fruitless retry.")
-    retry_count: int = Field(default=7, strict=True, ge=0, le=25, description="Fruitless retries before the connection fails.")
-    cnp_interval: Delay = Field(default=50_000, description="roce: least time between two CNPs of a queue pair (50us, DCQCN).")
-    reorder_window: Delay | None = Field(default=None, description="mrc: how much later a packet may come before it is lost.")
+    retry_count: int = Field(
+        default=7, strict=True, ge=0, le=25, description="Fruitless retries before the connection fails."
+    )
+    cnp_interval: Delay = Field(
+        default=50_000, description="roce: least time between two CNPs of a queue pair (50us, DCQCN)."
+    )
+    reorder_window: Delay | None = Field(
+        default=None, description="mrc: how much later a packet may come before it is lost."
+    )
     probe_interval: Delay = Field(default=100_000, description="mrc: how often paths assumed bad are probed.")
-    probes_needed: int = Field(default=3, strict=True, ge=1, le=100, description="mrc: answered probes that bring a path back.")
+    probes_needed: int = Field(
+        default=3, strict=True, ge=1, le=100, description="mrc: answered probes that bring a path back."
+    )
 
 
 class Experiment(Strict):
@@ -54,7 +76,9 @@ class Experiment(Strict):
 
     name: str = Field(default="", description="Names the run directory; derived from the workload if left out.")
     topology: str = Field(description="Path of the topology file.")
-    topology_set: tuple[str, ...] = Field(default=(), description="Settings put over the topology file (`uplink.rate=25Gbit`).")
+    topology_set: tuple[str, ...] = Field(
+        default=(), description="Settings put over the topology file (`uplink.rate=25Gbit`)."
+    )
     workload: Workload
     transport: Transport = Field(default_factory=Transport)
     clock: ClockName = Field(default="auto", description="real, virtual, or auto (doctor's choice, explained).")

@@ -180,7 +180,7 @@ def _collective(workload: Mapping[str, Any], raw: Raw, span: float | None, hosts
     algorithm = str(workload.get("algorithm"))
     by = factor(name, ranks)
     algbw = size * 8 / span if span else None
-    return {
+    found: dict[str, Any] = {
         "name": name,
         "algorithm": algorithm,
         "ranks": ranks,
@@ -191,6 +191,11 @@ def _collective(workload: Mapping[str, Any], raw: Raw, span: float | None, hosts
         "busbw_gbps": _round(algbw * by, 3) if algbw is not None else None,
         "wrong": raw.worker["wrong"],
     }
+    if workload.get("values") and raw.worker.get("values"):
+        names = host_names(raw)
+        found["sent"] = {names[rank]: value for rank, value in enumerate(workload["values"])}
+        found["average"] = {names[rank]: _round(value, 6) for rank, value in raw.worker["values"]}
+    return found
 
 
 def queues(raw: Raw) -> list[dict[str, Any]]:

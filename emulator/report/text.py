@@ -234,6 +234,13 @@ def _collective(s: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 f"{f' of {line:g} line rate' if line is not None else ''}{flag} (bits, 10^9; algbw = bytes / time)"
             ),
         )
+    if "average" in c:
+        yield "sent", ", ".join(f"{host} {value:g}" for host, value in c["sent"].items())
+        agreed = set(c["average"].values())
+        if len(agreed) == 1:
+            yield "agreed", f"all {len(c['average'])} ranks agree on the average {agreed.pop():g}"
+        else:
+            yield "agreed", "NO: " + ", ".join(f"{host} has {value:g}" for host, value in c["average"].items())
     yield (
         "wrong",
         f"{c['wrong']:,} wrong elements in the result" + ("" if c["wrong"] == 0 else " - THE RESULT IS WRONG"),
