@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from emulator.errors import FabricError, MissingCapability
+from emulator.fabric import kernel
 from emulator.fabric.offloads import Offloads
 from emulator.fabric.plan import FabricPlan, PlanNode, PlanPort
 from emulator.fabric.routes import PlanRoute
@@ -35,9 +36,9 @@ def apply(plan: FabricPlan, netns: Callable[[str], Path]) -> None:
             _apply_node(plan, node)
 
 
-def sysctl_path(key: str) -> Path:
+def sysctl_path(key: str) -> str:
     """The file of a sysctl. Interface names here hold no dots."""
-    return _SYSCTL / key.replace(".", "/")
+    return f"{_SYSCTL}/{key.replace('.', '/')}"
 
 
 def has_ipv6() -> bool:
@@ -52,7 +53,7 @@ def write_sysctls(node: PlanNode) -> None:
         if key.startswith(_IPV6) and not ipv6:
             continue
         try:
-            sysctl_path(key).write_text(value)
+            kernel.write_file(sysctl_path(key), value)
         except FileNotFoundError as error:
             raise MissingCapability(
                 f"this kernel has no sysctl {key}", where=node.name, remedy="use --clock virtual, whose kernel has it"

@@ -90,6 +90,12 @@ class Fabric:
                 where=f"building {self.plan.name}",
                 remedy="run with sudo, or use --clock virtual, which needs no root",
             )
+        if self.features.namespaces is False:
+            raise MissingCapability(
+                f"this system does not allow network namespaces ({self.features.reasons.get('namespaces', 'no reason given')})",
+                where=f"building {self.plan.name}",
+                remedy="leave the container or give it CAP_SYS_ADMIN, or use --clock virtual",
+            )
         from emulator.fabric.mininet import make_links, start_nodes
         from emulator.port.portset import PortSet
 
@@ -199,7 +205,9 @@ class Fabric:
     def _take_signals(self) -> None:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGHUP):
-                self._handlers[number] = signal.signal(number, _end_block)
+                # Ignored means that somebody (nohup) wants it so.
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._handlers[number] = signal.signal(number, _end_block)
 
     def _give_signals_back(self) -> None:
         for number, handler in self._handlers.items():

@@ -15,6 +15,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from mininet.link import Intf, Link
@@ -29,19 +30,27 @@ _START_S = 20.0
 _END_S = 3.0
 
 
+@cache
+def mnexec() -> str:
+    """Mininet's helper that enters and makes namespaces; MissingCapability without it."""
+    found = shutil.which("mnexec")
+    if found is None:
+        raise MissingCapability("mnexec is not installed", remedy="install Debian's package mininet")
+    return found
+
+
 class FabricHost(Host):  # type: ignore[misc]
     """A shell in its own network and mount namespace."""
 
     def __init__(self, node: PlanNode, environment: Mapping[str, str]) -> None:
         self.environment = {**environment, "PS1": PROMPT}
         self.environment.pop("ENV", None)  # an interactive sh would run that file
+        self.mnexec = mnexec()
         super().__init__(node.short)
 
     @classmethod
     def setup(cls) -> None:
-        """Mininet would look for ifconfig, which is not used here, and end the process without it."""
-        if shutil.which("mnexec") is None:
-            raise MissingCapability("mnexec is not installed", remedy="install Debian's package mininet")
+        """Nothing: Mininet would look for ifconfig, which is not used here, and end the process without it."""
 
     def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802
         """Start the shell; `await_prompt` waits for it, so that many can start at once."""
@@ -49,11 +58,15 @@ class FabricHost(Host):  # type: ignore[misc]
         settings = termios.tcgetattr(self.slave)
         settings[3] &= ~termios.ECHO
         termios.tcsetattr(self.slave, termios.TCSANOW, settings)
-        # -c closes other descriptors, -d leaves our terminal and its Ctrl-C, -n makes the namespaces.
+        # -d leaves our terminal and its Ctrl-C, -n makes the namespaces. Mininet's -c would close every descriptor there
+        # could be, half a million calls on some machines; Popen has closed those that are.
         self.shell: subprocess.Popen[bytes] | None = subprocess.Popen(
-            ["mnexec", mnopts or "-cdn", "sh", "+m", "-is", f"mininet:{self.name}"],
-            stdin=self.slave, stdout=self.slave, stderr=self.slave, env=self.environment,
-        )  # fmt: skip
+            [self.mnexec, mnopts or "-dn", "/bin/sh", "+m", "-is", f"mininet:{self.name}"],
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            env=self.environment,
+        )
         self.stdin = os.fdopen(self.master, "r")
         self.stdout = self.stdin
         self.pid = self.shell.pid

@@ -28,7 +28,12 @@ def bind(pid: int, path: Path) -> None:
         path.touch(exist_ok=False)
     except FileExistsError as error:
         raise FabricError("a namespace of this name exists", where=path.name, remedy="run `fabriclab clean`") from error
-    kernel.mount(f"/proc/{pid}/ns/net", path, kernel.MS_BIND)
+    try:
+        kernel.mount(f"/proc/{pid}/ns/net", path, kernel.MS_BIND)
+    except OSError as error:
+        raise FabricError(
+            f"cannot name a namespace: {error.strerror}", where=path.name, remedy="run as root"
+        ) from error
 
 
 def remove(path: Path) -> None:

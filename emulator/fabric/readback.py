@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from emulator.errors import FabricError
+from emulator.fabric import kernel
 from emulator.fabric.apply import IFF_NOARP, NUD_PERMANENT, has_ipv6, refused, sysctl_path
 from emulator.fabric.offloads import Offloads
 from emulator.fabric.plan import FabricPlan, PlanNode
@@ -25,7 +26,7 @@ _RTNH_F_DEAD, _RTNH_F_LINKDOWN = 1, 16
 
 
 def read_nodes(plan: FabricPlan, netns: Callable[[str], Path]) -> dict[str, Any]:
-    """Node → {namespace, sysctls, interfaces, routes}. Raises FabricError where the kernel does not answer."""
+    """Node → {namespace, sysctls, loopback, interfaces, routes}. Raises FabricError where the kernel does not answer."""
     nodes: dict[str, Any] = {}
     for node in plan.nodes:
         with inside(netns(node.name)):
@@ -42,6 +43,7 @@ def _read_node(node: PlanNode) -> dict[str, Any]:
             features = Offloads.of_kernel(sock, "lo")
             interfaces = {name: _interface(link, features, sock) for link in links if (name := _name(link)) != "lo"}
         names = {link["index"]: _name(link) for link in links}
+        loopback = any(link["flags"] & _IFF_UP for link in links if _name(link) == "lo")
         with refused(node.name, "reading of addresses"):
             for address in ip.get_addr():
                 entry = interfaces.get(names.get(address["index"], ""))
@@ -56,7 +58,13 @@ def _read_node(node: PlanNode) -> dict[str, Any]:
             routes = dict(
                 sorted(_route(route, names) for route in ip.get_routes(family=socket.AF_INET) if _ours(route))
             )
-    return {"namespace": node.namespace, "sysctls": _sysctls(node), "interfaces": interfaces, "routes": routes}
+    return {
+        "namespace": node.namespace,
+        "sysctls": _sysctls(node),
+        "loopback": loopback,
+        "interfaces": interfaces,
+        "routes": routes,
+    }
 
 
 def _name(link: Any) -> str:
@@ -105,12 +113,13 @@ def _condition(flags: int) -> str:
 def _sysctls(node: PlanNode) -> dict[str, str | None]:
     """The values of the planned sysctls; None for IPv6 on a kernel without it."""
     found: dict[str, str | None] = {}
+    ipv6 = has_ipv6()
     for key in node.sysctls:
-        if key.startswith("net.ipv6.") and not has_ipv6():
+        if key.startswith("net.ipv6.") and not ipv6:
             found[key] = None
             continue
         try:
-            found[key] = sysctl_path(key).read_text().strip()
+            found[key] = kernel.read_file(sysctl_path(key)).strip()
         except OSError as error:
             raise FabricError(
                 f"cannot read sysctl {key} ({error.strerror})", where=node.name, remedy="run as root of the machine"
@@ -126,6 +135,8 @@ def compare_nodes(plan: FabricPlan, nodes: dict[str, Any]) -> list[str]:
         for key, value in node.sysctls.items():
             if found["sysctls"][key] not in (value, None):
                 words.append(_words(node.name, key, found["sysctls"][key], value))
+        if not found["loopback"]:
+            words.append(f"{node.name}: the loopback is down, the plan says up")
         words += _compare_interfaces(plan, node, found["interfaces"])
         words += _compare_routes(plan, node, found["routes"])
     return words

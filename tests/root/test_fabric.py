@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
+import select
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -134,6 +138,7 @@ def test_changes_behind_our_back_are_found(features: Features) -> None:
         change(fabric, "leaf1", "ip", "route", "replace", "10.0.0.0/24", "via", plan.port("leaf1:spine0").peer_ip)
         change(fabric, "leaf1", "ip", "route", "add", "192.0.2.0/24", "via", plan.port("leaf1:spine0").peer_ip)
         change(fabric, "host3", "ethtool", "-K", plan.ports_of("host3")[0].ifname, "tso", "on", "tx", "on")
+        change(fabric, "host1", "ip", "link", "set", "lo", "down")
         change(fabric, "host2", "ip", "link", "add", "mine", "type", "veth", "peer", "too")
         words = "\n".join(fabric.differences(plan, fabric.readback()))
     spine0, spine1 = plan.port("leaf1:spine0"), plan.port("leaf1:spine1")
@@ -145,6 +150,7 @@ def test_changes_behind_our_back_are_found(features: Features) -> None:
         f"the plan says via {spine0.peer_ip} on {spine0.ifname} and {spine1.peer_ip} on {spine1.ifname}",
         f"leaf1: route 192.0.2.0/24 via {spine0.peer_ip} on {spine0.ifname} is not in the plan",
         "host3:leaf0: offloads is ['tx-checksum-ip-generic'",
+        "host1: the loopback is down, the plan says up",
         "host2: interface mine is not in the plan",
     ):
         assert expected in words
@@ -230,3 +236,43 @@ def test_prompt_from_a_pipe(features: Features) -> None:
     assert "never" not in out
     run_id = next(word for word in out.split() if word.startswith("fabriclab.")).split(".")[1]
     assert left_behind(run_id) == []
+
+
+def test_ctrl_c_at_the_prompt_cleans_up_and_in_a_command_ends_only_that() -> None:
+    """On a terminal: the first Ctrl-C ends `sleep`, the second comes at the prompt."""
+    argv = [sys.executable, "-m", "emulator.cli.main", "up", "topologies/leaf-spine-2x2x4.yaml", "--tdf", str(TDF)]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(argv[0], argv)
+    try:
+        read_until(terminal, "fabriclab> ")
+        os.write(terminal, b"hosts\n")
+        run_id = read_until(terminal, "fabriclab> ").split("fabriclab.")[1].split(".")[0]
+        os.write(terminal, b"host0 sh -c 'echo asleep; exec sleep 1000'\n")
+        read_until(terminal, "asleep\r\n")
+        os.write(terminal, b"\x03")
+        read_until(terminal, "fabriclab> ")
+        os.write(terminal, b"host0 expr 40 + 2\n")
+        read_until(terminal, "42\r\n")
+        read_until(terminal, "fabriclab> ")
+        os.write(terminal, b"\x03")
+        read_until(terminal, "interrupted")
+        _, status = os.waitpid(pid, 0)
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        raise
+    finally:
+        os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert left_behind(run_id) == []
+
+
+def read_until(terminal: int, text: str, seconds: float = 20) -> str:
+    """What a terminal says, up to and with `text`."""
+    seen = ""
+    deadline = time.monotonic() + seconds
+    while text not in seen:
+        ready, _, _ = select.select([terminal], [], [], max(0, deadline - time.monotonic()))
+        assert ready, f"no {text!r} in {seen!r}"
+        seen += os.read(terminal, 4096).decode()
+    return seen
