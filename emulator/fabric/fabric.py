@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 Step = Callable[[str, int, int], None]
 Log = Callable[[str], None]
 
+#: Two ends of a terminal, a netlink socket, and the agents' own sockets.
+_DESCRIPTORS_A_NODE: Final = 8
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -102,6 +105,7 @@ class Fabric:
         began = time.monotonic_ns()
         plan, total = self.plan, 5
         self._registration = registration = Registration.create(plan.run_id, {"fabric": plan.name, **self.about})
+        _allow_descriptors(_DESCRIPTORS_A_NODE * len(plan.nodes))
         self.on_step(f"{len(plan.nodes)} nodes", 0, total)
         start_nodes(plan, registration.environment(), self._nodes)
         names.prepare()
@@ -213,6 +217,14 @@ class Fabric:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._handlers = {}
+
+
+def _allow_descriptors(number: int) -> None:
+    """Raise this process's own soft limit on open files, within its hard one, for so many more than the usual 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(1024 + number, hard)
+    if wanted > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _end_block(number: int, frame: FrameType | None) -> None:
