@@ -13,6 +13,7 @@ from emulator.judge.facts import facts_from_raw
 from emulator.judge.verdict import judge
 from emulator.report.page import make_page
 from emulator.report.summary import make_summary, write_summary
+from emulator.topology.model import Topology
 
 
 def finish(run_dir: Path, manifest: Mapping[str, Any], *, earlier: Sequence[float] = ()) -> tuple[dict[str, Any], int]:
@@ -29,6 +30,7 @@ def finish(run_dir: Path, manifest: Mapping[str, Any], *, earlier: Sequence[floa
         "applied": raw.applied,
         "softnet": raw.softnet,
         "samples": raw.samples,
+        "probes": _probes(raw, manifest),
     }
     facts = facts_from_raw(parts, manifest, schedule=schedule_of(manifest["resolved"]["workload"]))
     if earlier and facts.whole is not None:
@@ -40,3 +42,18 @@ def finish(run_dir: Path, manifest: Mapping[str, Any], *, earlier: Sequence[floa
     write_summary(run_dir, summary)
     make_page(run_dir)
     return summary, verdict.exit_code
+
+
+def _probes(raw: Raw, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The idle probes that arrived, beside what the plan says they should take.
+
+    A packet small enough to pass every token bucket at once is not transmitted in time: propagation is all it takes.
+    """
+    network = Topology.model_validate(manifest["topology"]).network()
+    names = [h.name for h in network.hosts]
+    out = []
+    for src, dst, _, took in raw.worker.get("probes", []):
+        if took >= 0:
+            expected = min(network.path_delay_ns(path) for path in network.paths(names[src], names[dst]))
+            out.append({"path": f"{names[src]}>{names[dst]}", "expected_ns": expected, "measured_ns": took})
+    return out

@@ -33,11 +33,13 @@ def run_worker(
     """Run the worker; its result and the samples."""
     worker = Worker(spec, delayed=fabric.plan.delay_mode == "netem")
     try:
+        probes = worker.probe()
         start = monotonic_start(0.0, _GRID_NS)
         # Without a clock of its own: reading one costs virtual time, and a round takes none.
         sampler = Sampler(fabric.ports, period_ns=sample_ns)
         hook = _SamplerHook(sampler, sample_ns)
         result = worker.run(start, hooks=[hook], progress=None)
+        result.probes = probes + worker.probe()
         return result, sampler.finish()
     finally:
         worker.close()

@@ -24,6 +24,7 @@ def main() -> int:
     parent = os.getppid()
     worker = Worker(WorkerSpec.from_json(task["spec"]), delayed=task["delayed"])
     try:
+        probes = worker.probe()
         _say("ready", {})
         line = sys.stdin.readline()
         if not line:
@@ -33,6 +34,7 @@ def main() -> int:
             progress=lambda state: _say("progress", state),
             stop=lambda: os.getppid() != parent,
         )
+        result.probes = probes + worker.probe()
         Path(task["answer"]).write_text(json.dumps(result.to_json()))
         _say("done", {})
     finally:

@@ -139,8 +139,9 @@ class WorkerResult:
     `rates`: columns time_ns, flow, qp, rate_bps, window_bytes, rtt_ns, trigger, and the algorithm's own state.
     `paths`: rows (src rank, dst rank, UDP source port, packets). `events`: dicts with time_ns, kind and their own fields.
     `loop`: how the event loop kept up (wake-ups, lateness percentiles in ns of fabric time, CPU seconds, wall seconds).
-    `reorder`: histogram {distance in packets: count}. `arrivals`: by rank, when full packets arrived (fabric ns, kernel stamps).
-    `values`: with `--values`, the average each rank arrived at. `problem`: why the run could not finish, or None.
+    `reorder`: histogram {distance in packets: count}. `arrivals`: by rank, when full packets arrived (fabric ns, kernel
+    stamps). `probes`: idle probes before and after (src rank, dst rank, frame bytes, one-way ns, -1 if lost). `values`: with
+    `--values`, the average each rank arrived at. `problem`: why the run could not finish, or None.
     """
 
     moves: list[MoveRecord]
@@ -156,6 +157,7 @@ class WorkerResult:
     loop: dict[str, float]
     reorder: dict[str, int]
     arrivals: dict[str, list[int]] = field(default_factory=dict)
+    probes: list[tuple[int, int, int, int]] = field(default_factory=list)
     problem: dict[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -169,6 +171,7 @@ class WorkerResult:
         raw["moves"] = [MoveRecord(**m) for m in raw["moves"]]
         raw["hosts"] = [HostRecord(**h) for h in raw["hosts"]]
         raw["paths"] = [tuple(p) for p in raw["paths"]]
+        raw["probes"] = [tuple(p) for p in raw["probes"]]
         if raw["values"] is not None:
             raw["values"] = [tuple(v) for v in raw["values"]]
         return cls(**raw)

@@ -15,6 +15,7 @@ from traffic.agent.connections import Connector
 from traffic.agent.job import Job
 from traffic.agent.nic import Nic
 from traffic.agent.packet_socket import PacketSocket
+from traffic.agent.probes import probe_paths
 from traffic.agent.recorder import Recorder
 from traffic.agent.spec import HostRecord, WorkerResult, WorkerSpec
 from traffic.packet.codec import parse
@@ -107,6 +108,10 @@ class Worker:
         self.recorder.stop()
         poller.close()
         return self.recorder.result(self.job, self.sink, clock)
+
+    def probe(self) -> list[tuple[int, int, int, int]]:
+        """Idle probes over the workload's paths; only while no traffic runs."""
+        return probe_paths(self.spec, self.sockets, self.records)
 
     def _warm_up(self, poller: Poller) -> None:
         """Take every first-time cost (pages, symbols, caches) before the clock that counts starts; drops what lies waiting."""
