@@ -186,6 +186,17 @@ def unpack_feth(ext: Buffer, offset: int = 0) -> Feth:
     return Feth(word & 15, word >> 4 & 3)
 
 
+def pack_creth(*, grant: bool, total: int) -> bytes:
+    """4 bytes: a request for, or a grant of, `total` units of credit since the start (taken modulo 2^24)."""
+    return _U32.pack(grant << 31 | total & 0xFFFFFF)
+
+
+def unpack_creth(ext: Buffer, offset: int = 0) -> tuple[bool, int]:
+    """Whether it grants, and the total modulo 2^24."""
+    (word,) = _U32.unpack_from(ext, offset)
+    return bool(word >> 31), word & 0xFFFFFF
+
+
 def describe_syndrome(syndrome: int) -> str:
     """What an AETH syndrome says, in words."""
     kind, value = syndrome & _KIND_MASK, syndrome & _VALUE_MASK

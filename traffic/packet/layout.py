@@ -109,6 +109,11 @@ EXTENSION: Mapping[Ext, tuple[Field, ...]] = MappingProxyType(
             Field("placement", 4, "1 global visibility, 2 persistence"),
         ),
         Ext.CNP: (Field("reserved1", 64, _RES, "hex"), Field("reserved2", 64, _RES, "hex")),
+        Ext.CRETH: (
+            Field("grant", 1, "0 asks for credit, 1 gives it (own header: no standard has one for RC)"),
+            Field("reserved", 7, _RES),
+            Field("total", 24, "total credit since the start, in 256 bytes"),
+        ),
         Ext.METH: (
             Field("rqmsn", 16, "receive-queue message number"),
             Field("msn", 16, "message number"),

@@ -10,6 +10,11 @@ text itself was not at hand): every opcode number, every field width and bit pos
 talking to hardware. Where that module swaps the SE and M bits of BTH byte 1, the InfiniBand order is kept here.
 
 `reserved` bits are sent as zero and ignored on receipt.
+
+**This project's own**, for want of a published layout: how receiver credits travel (algorithms of Ultra Ethernet's RCCC kind).
+A sender's credit target is 24 bits, in units of 256 bytes, in a TSETH-shaped word of format FTYPE_CREDIT, in data packets and
+in probes; the receiver's running total stands in place of `rcvd_bytes` in a SACK of CC_STATE type CC_CREDIT (the number that
+Ultra Ethernet gives that type).
 """
 
 from __future__ import annotations
@@ -27,11 +32,18 @@ _NETH = struct.Struct(">HBBIHHIBBH")
 _PETH = struct.Struct(">HBBHHHHHH")
 _ERTH = struct.Struct(">HBBIIHH")
 _EETH = struct.Struct(">HH24xHHI")
+_CREDIT = struct.Struct(">I")
 
 MPR_UNIT = 128
 """PSNs per unit of the `mpr` (maximum PSN range) field."""
 RCVD_UNIT = 256
-"""Bytes per unit of `rcvd_bytes`."""
+"""Bytes per unit of `rcvd_bytes`, and of credit."""
+CC_NSCC = 0
+"""`cc_type` of a CC_STATE with the receiver's penalty and its count of bytes."""
+CC_CREDIT = 1
+"""`cc_type` of a CC_STATE whose `rcvd_bytes` is the credit granted since the start."""
+FTYPE_CREDIT = 15
+"""Format of a TSETH-shaped word that holds a credit target."""
 
 
 class NackReason(IntEnum):
@@ -169,6 +181,17 @@ def unpack_tseth(ext: Buffer, offset: int = 4) -> Tseth:
     return Tseth(timestamp, bool(low >> 15), low & 15)
 
 
+def pack_credit_target(total: int) -> bytes:
+    """4 bytes in the shape of a TSETH: `total` units of credit since the start (taken modulo 2^24)."""
+    return _CREDIT.pack((total & 0xFFFFFF) << 8 | FTYPE_CREDIT)
+
+
+def unpack_credit_target(ext: Buffer, offset: int) -> int | None:
+    """The credit target in the word at `offset`, modulo 2^24; None if the word is of another format."""
+    (word,) = _CREDIT.unpack_from(ext, offset)
+    return word >> 8 if word & 15 == FTYPE_CREDIT else None
+
+
 def pack_sack(sack: Sack) -> bytes:
     """36 bytes."""
     return _SETH.pack(
@@ -239,6 +262,11 @@ def pack_probe(probe: Probe) -> bytes:
     return _PETH.pack(
         0, 0, probe.vendor, probe.probe_id, 0, probe.spdcid, probe.dpdcid, probe.timestamp & 0xFFFF, low
     )
+
+
+def pack_credit_request(total: int) -> bytes:
+    """16 bytes: a reliability probe, number 0, that carries a credit target."""
+    return pack_probe(Probe(0))[:12] + pack_credit_target(total)
 
 
 def unpack_probe(ext: Buffer, offset: int = 0) -> Probe:

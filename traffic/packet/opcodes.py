@@ -2,7 +2,8 @@
 
 One table serves the Scapy layers, the fast codec, the transports and the dissector. Sources: RoCE v2 values and header
 order from Linux `include/rdma/ib_pack.h` and `drivers/infiniband/sw/rxe/rxe_opcode.c`; MRC values (0xC0 and up) from a
-third-party reading of the OCP MRC 1.0 specification, see `traffic.packet.mrc_headers`.
+third-party reading of the OCP MRC 1.0 specification, see `traffic.packet.mrc_headers`. CREDIT is this project's own, in
+the range that InfiniBand leaves to vendors: receiver credits over RC, for which no standard has a header.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Ext(StrEnum):
     IETH = "IETH"
     FETH = "FETH"
     CNP = "CNP"
+    CRETH = "CRETH"
     METH = "METH"
     TSETH = "TSETH"
     SETH = "SETH"
@@ -59,6 +61,7 @@ EXT_BYTES: Mapping[Ext, int] = MappingProxyType(
         Ext.IETH: 4,
         Ext.FETH: 4,
         Ext.CNP: 16,
+        Ext.CRETH: 4,
         Ext.METH: 4,
         Ext.TSETH: 4,
         Ext.SETH: 36,
@@ -130,10 +133,12 @@ class Opcode(IntEnum):
     MRC_NACK = 0xDD
     MRC_PROBE = 0xDE
 
+    CREDIT = 0xE0
+
     @property
     def is_mrc(self) -> bool:
         """Whether the opcode belongs to MRC rather than to RoCE v2."""
-        return self >= 0xC0
+        return 0xC0 <= self < 0xE0
 
     @property
     def carries_payload(self) -> bool:
@@ -177,6 +182,7 @@ _OTHER: dict[int, tuple[Ext, ...]] = {
     0xDC: (Ext.SETH,),
     0xDD: (Ext.NETH,),
     0xDE: (Ext.PETH,),
+    0xE0: (Ext.CRETH,),
 }
 
 EXTENSIONS: Mapping[Opcode, tuple[Ext, ...]] = MappingProxyType(

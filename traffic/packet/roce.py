@@ -237,6 +237,13 @@ class CNPReserved(ExtensionHeader):
     fields_desc = [XLongField("reserved1", 0), XLongField("reserved2", 0)]
 
 
+class CRETH(ExtensionHeader):
+    """Receiver credit over RC: asks for a total, or gives one. This project's own."""
+
+    name = "CRETH"
+    fields_desc = [BitField("grant", 0, 1), BitField("reserved", 0, 7), BitField("total", 0, 24)]
+
+
 LAYERS: dict[Ext, type[Packet]] = {
     Ext.RETH: RETH,
     Ext.ATOMIC_ETH: AtomicETH,
@@ -247,6 +254,7 @@ LAYERS: dict[Ext, type[Packet]] = {
     Ext.IETH: IETH,
     Ext.FETH: FETH,
     Ext.CNP: CNPReserved,
+    Ext.CRETH: CRETH,
 }
 
 
