@@ -38,7 +38,7 @@ def run_worker(
         # Without a clock of its own: reading one costs virtual time, and a round takes none.
         sampler = Sampler(fabric.ports, period_ns=sample_ns)
         hook = _SamplerHook(sampler, sample_ns)
-        result = worker.run(start, hooks=[hook], progress=None)
+        result = worker.run(start, hooks=[hook], progress=lambda state: say("progress", state))
         result.probes = probes + worker.probe()
         return result, sampler.finish()
     finally:

@@ -22,7 +22,8 @@ from traffic.packet.codec import parse
 from traffic.transport.base import NEVER, Memory, Sink
 
 _SPIN_NS = 60_000
-_PROGRESS_NS = 200_000_000
+_PROGRESS_NS = {"real": 200_000_000, "virtual": 50_000}
+"""CLOCK_MONOTONIC between two reports; what is printed costs no virtual time."""
 
 
 class Hook(Protocol):
@@ -99,7 +100,7 @@ class Worker:
                 if wall > wall_limit:
                     break
                 if wall >= next_progress:
-                    next_progress = wall + _PROGRESS_NS
+                    next_progress = wall + _PROGRESS_NS[spec.clock]
                     if progress is not None:
                         progress(self.recorder.snapshot(now, self.job))
                     if stop is not None and stop():
