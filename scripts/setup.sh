@@ -29,9 +29,12 @@ make               make                               compiling that kernel
 bc                 bc                                 compiling that kernel
 bison              bison                              compiling that kernel
 flex               flex                               compiling that kernel
+binutils           ld                                 linking that kernel
 libelf-dev         /usr/include/libelf.h              compiling that kernel
+zlib1g-dev         /usr/include/zlib.h                compiling that kernel
 dwarves            pahole                             type information in that kernel, which the ports read
 patch              patch                              our changes to its source
+tar                tar                                unpacking its source
 xz-utils           xz                                 unpacking its source
 '
 PACKAGES_test='
