@@ -170,8 +170,10 @@ class _Build:
             raise self._failed("unpacking", serious)
 
     def _patch(self) -> None:
-        for patch in self.recipe.patches:
-            self._run(["patch", "-p1", "--batch", "--forward", "-i", str(patch)], f"applying {patch.name}")
+        for name, text in self.recipe.patches:
+            patch = self.tree.parent / name
+            patch.write_text(text, encoding="utf-8")
+            self._run(["patch", "-p1", "--batch", "--forward", "-i", str(patch)], f"applying {name}")
 
     def _configure(self) -> None:
         fragment = self.tree / "fabriclab.config"

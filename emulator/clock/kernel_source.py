@@ -43,17 +43,20 @@ DATA: Final = Path(__file__).with_name("kernel")
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What we do to a kernel source; its digest decides whether a built kernel is still the right one."""
+    """What we do to a kernel source; its digest decides whether a built kernel is still the right one.
+
+    `patches` are name and text.
+    """
 
     config: str
-    patches: tuple[Path, ...]
+    patches: tuple[tuple[str, str], ...]
     options: tuple[str, ...]
 
     @property
     def digest(self) -> str:
         """Over the settings, the patches' changes (not their comments) and the options."""
         settings = "\n".join(line for line in self.config.splitlines() if line and not line.startswith("#"))
-        changes = [patch.read_text(encoding="utf-8").partition("\n---\n")[2] for patch in self.patches]
+        changes = [text.partition("\n---\n")[2] for _, text in self.patches]
         return hashlib.sha256("\0".join((settings, *changes, *self.options)).encode()).hexdigest()
 
     def key(self, source_digest: str) -> str:
@@ -70,7 +73,7 @@ def recipe(*, with_rxe: bool = False) -> Recipe:
     names = ("config", "config-rxe") if with_rxe else ("config",)
     return Recipe(
         config="".join((DATA / name).read_text(encoding="utf-8") for name in names),
-        patches=tuple(sorted(DATA.glob("*.patch"))),
+        patches=tuple((path.name, path.read_text(encoding="utf-8")) for path in sorted(DATA.glob("*.patch"))),
         options=("rxe",) if with_rxe else (),
     )
 
