@@ -75,6 +75,7 @@ def worker_spec(manifest: Mapping[str, Any], plan: FabricPlan, netns: Callable[[
         base_rtt_ns=table(plan.base_rtt_ns),
         hops=table(plan.hops),
         hold_ns=table(plan.hold_ns),
+        hold_ps_per_byte=table(plan.hold_ps_per_byte),
         limit_fabric_ns=run["time_limit_ns"],
         limit_wall_s=run["wall_limit_s"],
         quantum_ns=run["quantum_ns"],

@@ -14,6 +14,7 @@ from emulator.judge.verdict import judge
 from emulator.report.page import make_page
 from emulator.report.summary import make_summary, write_summary
 from emulator.topology.model import Topology
+from traffic.packet.codec import WIRE_OVERHEAD_BYTES
 
 
 def finish(run_dir: Path, manifest: Mapping[str, Any], *, earlier: Sequence[float] = ()) -> tuple[dict[str, Any], int]:
@@ -45,15 +46,13 @@ def finish(run_dir: Path, manifest: Mapping[str, Any], *, earlier: Sequence[floa
 
 
 def _probes(raw: Raw, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The idle probes that arrived, beside what the plan says they should take.
-
-    A packet small enough to pass every token bucket at once is not transmitted in time: propagation is all it takes.
-    """
+    """The idle probes that arrived, beside the propagation and transmission that the topology says they take."""
     network = Topology.model_validate(manifest["topology"]).network()
     names = [h.name for h in network.hosts]
     out = []
-    for src, dst, _, took in raw.worker.get("probes", []):
+    for src, dst, size, took in raw.worker.get("probes", []):
         if took >= 0:
-            expected = min(network.path_delay_ns(path) for path in network.paths(names[src], names[dst]))
+            paths = network.paths(names[src], names[dst])
+            expected = min(network.one_way_ns(path, size + WIRE_OVERHEAD_BYTES) for path in paths)
             out.append({"path": f"{names[src]}>{names[dst]}", "expected_ns": expected, "measured_ns": took})
     return out

@@ -8,8 +8,8 @@ from typing import Any
 from emulator.collect.sampler import Sampler
 from emulator.experiment.execute import monotonic_start
 from emulator.fabric.fabric import Fabric
+from traffic.agent.make import make_worker
 from traffic.agent.spec import WorkerResult, WorkerSpec
-from traffic.agent.worker import Worker
 
 _GRID_NS = 100_000_000
 
@@ -31,7 +31,7 @@ def run_worker(
     spec: WorkerSpec, fabric: Fabric, sample_ns: int, say: Callable[[str, Mapping[str, Any]], None]
 ) -> tuple[WorkerResult, dict[str, Any]]:
     """Run the worker; its result and the samples."""
-    worker = Worker(spec, delayed=fabric.plan.delay_mode == "netem")
+    worker = make_worker(spec, delayed=fabric.plan.delay_mode == "netem")
     try:
         probes = worker.probe()
         start = monotonic_start(0.0, _GRID_NS)

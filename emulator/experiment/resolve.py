@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from emulator.errors import UsageError
 from emulator.experiment.spec import Experiment
+from emulator.experiment.tcp import tcp_options
 from traffic.collective.registry import make_schedule, parameters
 from traffic.collective.schedule import Schedule
 
@@ -85,7 +86,11 @@ def resolve(experiment: Experiment, topology: Topology, *, clock: str, tdf: int)
     drain = max(p.limit_bytes * 8_000_000_000 // p.rate_bps for p in network.ports)
     timeout = t.timeout if t.timeout is not None else max(100_000, 4 * rtt + 2 * drain)
     reorder = t.reorder_window if t.reorder_window is not None else max(2 * rtt, 10_000)
-    transport = {
+    if t.kind != "tcp" and t.ecn is not None:
+        raise UsageError(
+            f"{t.kind} has no choice of ECN, only kernel TCP has", where="--ecn", remedy="leave it out"
+        )
+    transport: dict[str, Any] = {
         "kind": t.kind,
         "cc": t.cc or DEFAULT_CC[t.kind],
         "cc_preset": t.cc_preset,
@@ -108,6 +113,8 @@ def resolve(experiment: Experiment, topology: Topology, *, clock: str, tdf: int)
             "min_active": max(1, t.entropy // 4),
         },
     }
+    if t.kind == "tcp":
+        transport["options"] = tcp_options(t)
     sample = experiment.sample
     if sample is None:
         sample = max(1_000, rtt) if clock == "virtual" else max(1_000, 5_000_000 // tdf)

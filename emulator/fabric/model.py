@@ -146,6 +146,15 @@ class FabricPlan:
         """Propagation that the agent at `dst` must add to a packet's arrival, fabric time: none where netem delays."""
         return self.path_delay_ns(src, dst) if self.delay_mode == "agent" else 0
 
+    def hold_ps_per_byte(self, src: str, dst: str) -> int:
+        """Transmission time of a wire byte over all links from `src` to `dst`, in fabric picoseconds, that the agent at `dst` must add.
+
+        A shaper lets a packet go when its transmission begins; where netem delays, it adds the transmission too.
+        """
+        if self.delay_mode != "agent" or src == dst:
+            return 0
+        return max(sum(8 * 10**12 // port.rate_bps for port in path) for path in self.network.paths(src, dst))
+
     def to_dict(self) -> dict[str, Any]:
         """As plain data; without the network, which says the same in other words."""
         plain = {name: getattr(self, name) for name in ("run_id", "name", "seed", "tdf", "mtu", "delay_mode")}

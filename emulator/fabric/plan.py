@@ -34,7 +34,9 @@ def make_plan(topology: Topology, *, run_id: str, seed: int, tdf: int, features:
     mode = _delay_mode(network, features)
     addresses = plan_addresses(network, run_id)
     usable = {port.name for ports in usable_ports(network).values() for port in ports}
-    ports = tuple(_port(port, network, addresses, run_id, tdf, port.name in usable) for port in network.ports)
+    ports = tuple(
+        _port(port, network, addresses, run_id, tdf, port.name in usable, features.guest) for port in network.ports
+    )
     seeds = _hash_seeds(network, seed) if features.multipath_seed else {}
     return FabricPlan(
         run_id=run_id,
@@ -132,8 +134,10 @@ def _node(node: Node, network: Network, addresses: AddressPlan, run_id: str, see
     return PlanNode(name, node.kind, node.index, short, namespace_name(run_id, name), seed, sysctls)
 
 
-def _port(port: Port, network: Network, addresses: AddressPlan, run_id: str, tdf: int, carrier: bool) -> PlanPort:
-    burst, reason = _burst(network.mtu, port)
+def _port(
+    port: Port, network: Network, addresses: AddressPlan, run_id: str, tdf: int, carrier: bool, exact: bool
+) -> PlanPort:
+    burst, reason = (1, "timers are exact here, so packets leave one by one") if exact else _burst(network.mtu, port)
     own, peer = addresses.of(port.name), addresses.peer_of(port.name)
     return PlanPort(
         name=port.name,

@@ -64,5 +64,5 @@ def _probe(
             records[dst].rx_packets += 1
             records[dst].rx_bytes += len(frame)
             if packet is not None and packet.dest_qpn == _GSI_QPN and packet.psn == src:
-                return src, dst, size, clock.at(stamp) - sent + spec.hold_ns[src][dst]
+                return src, dst, size, clock.at(stamp) - sent + spec.held_ns(src, dst, size)
     return src, dst, size, -1

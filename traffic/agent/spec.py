@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from traffic.collective.schedule import Move, Schedule
+from traffic.packet.codec import WIRE_OVERHEAD_BYTES
 
 
 @dataclass(slots=True)
@@ -44,7 +45,8 @@ class WorkerSpec:
     """Everything one worker needs.
 
     `base_rtt_ns[src][dst]` and `hops[src][dst]` are the fabric's own figures for an empty network;
-    `hold_ns[src][dst]` is the propagation the receiving agent must add (zero where netem delays), in fabric time.
+    `hold_ns[src][dst]` is the propagation the receiving agent must add, `hold_ps_per_byte` the transmission of each wire
+    byte over all links (both zero where netem delays), in fabric time.
     `limit_fabric_ns` and `limit_wall_s` end a run that cannot finish; `quantum_ns` is how long a busy loop may gather
     events before it acts (fabric time); `values` gives each rank's vector one number.
     """
@@ -59,11 +61,16 @@ class WorkerSpec:
     base_rtt_ns: list[list[int]]
     hops: list[list[int]]
     hold_ns: list[list[int]]
+    hold_ps_per_byte: list[list[int]]
     limit_fabric_ns: int
     limit_wall_s: float
     quantum_ns: int = 0
     values: list[float] | None = None
     rate_sample_ns: int = 10_000
+
+    def held_ns(self, src: int, dst: int, frame_bytes: int) -> int:
+        """How long the agent at `dst` keeps a frame from `src`, in fabric time."""
+        return self.hold_ns[src][dst] + (frame_bytes + WIRE_OVERHEAD_BYTES) * self.hold_ps_per_byte[src][dst] // 1000
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -89,6 +96,7 @@ class MoveRecord:
     `start_ns` when it was handed to the transport, `delivered_ns` when its last byte was in the receiver's memory,
     `acked_ns` when the sender knew. Packets: `sent` (with retransmissions), `retransmitted`, `reordered` (arrived behind
     a later one), `ce` (arrived marked), `trimmed` (arrived as headers), `timeouts` (times the sender's timer fired).
+    None is what the transport cannot know (kernel TCP).
     """
 
     id: int
@@ -102,10 +110,10 @@ class MoveRecord:
     acked_ns: int = -1
     sent: int = 0
     retransmitted: int = 0
-    reordered: int = 0
-    ce: int = 0
-    trimmed: int = 0
-    timeouts: int = 0
+    reordered: int | None = 0
+    ce: int | None = 0
+    trimmed: int | None = 0
+    timeouts: int | None = 0
     bytes_acked: int = 0
 
 
@@ -133,6 +141,28 @@ class HostRecord:
 
 
 @dataclass(slots=True)
+class KernelHostRecord:
+    """The same of a host whose packets are kernel TCP's, as its kernel counts them; None is what nobody counts.
+
+    `tx_*` were handed to the host's port, also those that it dropped; `kernel_drops` TCP threw away after they had come.
+    """
+
+    rank: int
+    tx_packets: int | None = None
+    tx_bytes: int | None = None
+    tx_data: int | None = None
+    tx_control: int | None = None
+    rx_packets: int | None = None
+    rx_bytes: int | None = None
+    rx_ce: int | None = None
+    rx_trimmed: int | None = None
+    rx_foreign: int | None = None
+    icrc_errors: int | None = None
+    enobufs: int | None = None
+    kernel_drops: int | None = None
+
+
+@dataclass(slots=True)
 class WorkerResult:
     """All a worker measured.
 
@@ -145,7 +175,7 @@ class WorkerResult:
     """
 
     moves: list[MoveRecord]
-    hosts: list[HostRecord]
+    hosts: list[HostRecord] | list[KernelHostRecord]
     start_monotonic_ns: int
     end_ns: int
     wrong: int
@@ -169,7 +199,8 @@ class WorkerResult:
         """From plain data as `to_json` makes it."""
         raw = dict(data)
         raw["moves"] = [MoveRecord(**m) for m in raw["moves"]]
-        raw["hosts"] = [HostRecord(**h) for h in raw["hosts"]]
+        kernel = any(h["tx_data"] is None for h in raw["hosts"])
+        raw["hosts"] = [KernelHostRecord(**h) if kernel else HostRecord(**h) for h in raw["hosts"]]
         raw["paths"] = [tuple(p) for p in raw["paths"]]
         raw["probes"] = [tuple(p) for p in raw["probes"]]
         if raw["values"] is not None:

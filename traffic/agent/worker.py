@@ -134,7 +134,7 @@ class Worker:
                     at = clock.at(stamp) if stamp else now
                     if self.hold:
                         source = self.owner.get(int.from_bytes(frame[26:30]), index)
-                        release = at + spec.hold_ns[source][index]
+                        release = at + spec.held_ns(source, index, len(frame))
                         self.order += 1
                         heapq.heappush(self.held, (release, self.order, index, bytes(frame), at))
                     else:
