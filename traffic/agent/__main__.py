@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from traffic.agent.make import make_worker
 from traffic.agent.spec import WorkerSpec
-from traffic.agent.worker import Worker
 
 
 def _say(kind: str, fields: Mapping[str, Any]) -> None:
@@ -22,7 +22,7 @@ def main() -> int:
     """Run the specification named on the command line."""
     task = json.loads(Path(sys.argv[1]).read_text())
     parent = os.getppid()
-    worker = Worker(WorkerSpec.from_json(task["spec"]), delayed=task["delayed"])
+    worker = make_worker(WorkerSpec.from_json(task["spec"]), delayed=task["delayed"])
     try:
         probes = worker.probe()
         _say("ready", {})

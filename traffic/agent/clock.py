@@ -71,13 +71,16 @@ def sleep_until(monotonic_ns: int) -> None:
 
 
 class Poller:
-    """Waits for readable descriptors with nanosecond time-outs (epoll_pwait2, or ppoll on the epoll where that is missing)."""
+    """Waits for descriptors with nanosecond time-outs (epoll_pwait2, or epoll's milliseconds where that is missing).
 
-    def __init__(self, descriptors: list[int]) -> None:
+    `masks` says for what (EPOLLIN unless told).
+    """
+
+    def __init__(self, descriptors: list[int], masks: list[int] | None = None) -> None:
         self._epoll = select.epoll()
         self._fds = descriptors
-        for fd in descriptors:
-            self._epoll.register(fd, select.EPOLLIN)
+        for fd, mask in zip(descriptors, masks or [select.EPOLLIN] * len(descriptors), strict=True):
+            self._epoll.register(fd, mask)
         self._events = ctypes.create_string_buffer(12 * max(1, len(descriptors)))
         self._view = memoryview(self._events).cast("B")
         self._spec = _Timespec()
@@ -117,6 +120,11 @@ class Poller:
         if count == 1:
             return [int.from_bytes(self._view[4:8], "little")]
         return [int.from_bytes(self._view[12 * i + 4 : 12 * i + 8], "little") for i in range(count)]
+
+    def events(self, timeout_ns: int) -> list[tuple[int, int]]:
+        """(descriptor, what for) of those that are ready, after at most `timeout_ns` of real time."""
+        view, fds = self._view, self.wait(timeout_ns)
+        return [(fd, int.from_bytes(view[12 * i : 12 * i + 4], "little")) for i, fd in enumerate(fds)]
 
     def close(self) -> None:
         """Give the descriptor back."""

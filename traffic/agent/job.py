@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
+from typing import Protocol
 
-from traffic.agent.connections import Connection, Connector
 from traffic.agent.spec import MoveRecord, WorkerSpec
 from traffic.collective.check import initial_vectors
 from traffic.collective.reduce import apply_move
@@ -14,6 +14,30 @@ from traffic.rng import Rng
 from traffic.transport.base import Delivery, Memory, Verb, WorkRequest
 
 _VA = 0x7F00_0000_0000
+
+
+class Sender(Protocol):
+    """The sending end of a connection: a queue pair, or a socket with messages on it."""
+
+    flow: int
+
+    def post(self, work: WorkRequest, now: int) -> None:
+        """Queue a message."""
+
+
+class Connected(Protocol):
+    """A connection, as far as a job knows it."""
+
+    @property
+    def sender(self) -> Sender:
+        """The end that sends."""
+
+
+class Connects(Protocol):
+    """Who makes connections."""
+
+    def connect(self, src: int, dst: int, index: int) -> Connected:
+        """The `index`-th one from `src` to `dst`."""
 
 
 class Job:
@@ -45,9 +69,9 @@ class Job:
         self.work: dict[int, list[WorkRequest]] = {}
         self.undelivered = len(self.moves)
         self.unacked = len(self.moves)
-        self.connections: dict[tuple[int, int], list[Connection]] = {}
+        self.connections: dict[tuple[int, int], list[Connected]] = {}
 
-    def connect(self, connector: Connector, qps: int) -> None:
+    def connect(self, connector: Connects, qps: int) -> None:
         """Make the connections that the moves need, before the start, in the order of first use."""
         for m in self.schedule.moves:
             key = (m.src, m.dst)
@@ -95,9 +119,9 @@ class Job:
     def delivered(self, d: Delivery) -> None:
         """A message is in memory; its move is done when all its parts are, and others may start."""
         record = self.records[d.imm]
-        record.ce += d.ce
-        record.reordered += d.reordered
-        record.trimmed += d.trimmed
+        record.ce = (record.ce or 0) + d.ce
+        record.reordered = (record.reordered or 0) + d.reordered
+        record.trimmed = (record.trimmed or 0) + d.trimmed
         record.delivered_ns = max(record.delivered_ns, d.at_ns)
         self.parts[d.imm] -= 1
         if self.parts[d.imm]:

@@ -38,12 +38,12 @@ class Recorder:
     def start(self) -> None:
         """The loop begins."""
         self.cpu_s, self.wall_s = time.process_time(), time.monotonic()
-        self.waited_ns = _run_wait_ns()
+        self.waited_ns = run_wait_ns()
 
     def stop(self) -> None:
         """The loop has ended: what it cost, without set-up and checks."""
         self.cpu_s, self.wall_s = time.process_time() - self.cpu_s, time.monotonic() - self.wall_s
-        self.waited_ns = _run_wait_ns() - self.waited_ns
+        self.waited_ns = run_wait_ns() - self.waited_ns
 
     def late(self, ns: int) -> None:
         """An action came `ns` of fabric time after its deadline (bins of powers of two)."""
@@ -156,7 +156,7 @@ class Recorder:
         )
 
 
-def _run_wait_ns() -> int:
+def run_wait_ns() -> int:
     """How long this process was ready to run and had no core (second field of /proc/self/schedstat); 0 where not kept."""
     try:
         return int(Path("/proc/self/schedstat").read_text().split()[1])
