@@ -7,6 +7,7 @@ both share one process, since a switch between processes is the dear part there.
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,13 +16,17 @@ from typing import Any
 from emulator.collect.environment import counters
 from emulator.errors import RunFailed
 from emulator.experiment.entropy import balanced_entropy, label_paths
+from emulator.experiment.resolve import full_packet_wire_bytes
+from emulator.experiment.tcp import host_sysctls, require_cc
 from emulator.fabric.fabric import Fabric
 from emulator.fabric.plan import FabricPlan, make_plan
 from emulator.port.features import probe
 from emulator.topology.model import Topology
 from traffic.agent.spec import HostSpec, TransportSpec, WorkerResult, WorkerSpec
+from traffic.agent.tcp_socket import PORT as TCP_PORT
 from traffic.collective.registry import make_schedule
 from traffic.collective.schedule import Schedule
+from traffic.packet.opcodes import ROCE_PORT
 
 Say = Callable[[str, Mapping[str, Any]], None]
 """Told of progress: a kind (`step`, `progress`, `note`) and its fields."""
@@ -37,6 +42,7 @@ def worker_spec(manifest: Mapping[str, Any], plan: FabricPlan, netns: Callable[[
     """What the worker is told; `netns` gives the namespace of a host."""
     run = manifest["resolved"]
     schedule = schedule_of(run["workload"])
+    wire = full_packet_wire_bytes(run["transport"]["kind"], run["transport"]["mtu"])
     names = [node.name for node in plan.hosts][: schedule.ranks]
     hosts = []
     for rank, name in enumerate(names):
@@ -72,7 +78,7 @@ def worker_spec(manifest: Mapping[str, Any], plan: FabricPlan, netns: Callable[[
             options=dict(run["transport"]["options"]),
         ),
         schedule=schedule,
-        base_rtt_ns=table(plan.base_rtt_ns),
+        base_rtt_ns=table(lambda a, b: plan.base_rtt_ns(a, b, wire)),
         hops=table(plan.hops),
         hold_ns=table(plan.hold_ns),
         hold_ps_per_byte=table(plan.hold_ps_per_byte),
@@ -88,6 +94,9 @@ def execute(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerRe
     raw = run_dir / "raw"
     raw.mkdir(exist_ok=True)
     run = manifest["resolved"]
+    kind = run["transport"]["kind"]
+    if kind == "tcp":
+        require_cc(run["transport"]["cc"], clock=run["clock"])
     features = probe()
     plan = make_plan(
         Topology.model_validate(run["topology"]),
@@ -95,6 +104,8 @@ def execute(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerRe
         seed=run["seed"],
         tdf=run["tdf"],
         features=features,
+        agents=kind != "tcp",
+        host_sysctls=host_sysctls(run["transport"], run["tdf"]),
     )
     _write(raw / "plan.json", plan.to_dict())
     _write(raw / "features.json", features.to_dict())
@@ -118,7 +129,8 @@ def execute(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerRe
         after = counters()
         end = fabric.readback()
         last = fabric.differences(plan, end)
-        paths = label_paths(plan, fabric.netns, result.paths, [h.name for h in spec.hosts])
+        protocol = (socket.IPPROTO_TCP, TCP_PORT) if kind == "tcp" else (socket.IPPROTO_UDP, ROCE_PORT)
+        paths = label_paths(plan, fabric.netns, result.paths, [h.name for h in spec.hosts], *protocol)
         ports = fabric.ports.ports_json()
         _write(raw / "worker.json", result.to_json())
         _write(raw / "ports.json", ports)

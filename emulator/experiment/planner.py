@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emulator.errors import MissingCapability, UsageError
-from emulator.experiment.spec import Experiment
+from emulator.experiment.resolve import DEFAULT_CC, full_packet_wire_bytes
+from emulator.experiment.spec import Experiment, Transport
+from emulator.experiment.tcp import require_cc, tcp_options
 
 if TYPE_CHECKING:
     from emulator.topology.network import Network
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
 
 USE = 0.4
 """Share of the measured budget that `--tdf auto` plans with; the rest is for bursts and the machine's own life."""
-_FRAME_OVERHEAD = 98
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ def choose(experiment: Experiment, network: Network, schedule: Schedule, *, budg
     Raises MissingCapability where the clock asked for cannot run here, UsageError for a factor that makes no sense.
     """
     clock, why = _clock(experiment)
+    if clock == "real" and experiment.transport.kind == "tcp":
+        options = tcp_options(experiment.transport)  # so that a name that is none is wrong usage, not a missing feature
+        require_cc(experiment.transport.cc or DEFAULT_CC["tcp"], clock="real")
+        why += "; kernel TCP" + (" with ECN" if options["ecn"] else "")
     if clock == "virtual":
         if experiment.tdf not in ("auto", 1):
             raise UsageError(
@@ -45,7 +50,7 @@ def choose(experiment: Experiment, network: Network, schedule: Schedule, *, budg
         from emulator.experiment.budget import packets_per_second
 
         budget = packets_per_second()
-    asked = peak_packets(network, schedule, experiment.transport.mtu)
+    asked = peak_packets(network, schedule, experiment.transport)
     tdf = max(1, -(-int(asked) // max(1, int(USE * budget))))
     return Choice(
         "real",
@@ -54,12 +59,12 @@ def choose(experiment: Experiment, network: Network, schedule: Schedule, *, budg
     )
 
 
-def peak_packets(network: Network, schedule: Schedule, mtu: int) -> float:
+def peak_packets(network: Network, schedule: Schedule, transport: Transport) -> float:
     """Packets a second when every sender of the workload sends at line rate, with acknowledgements counted as a quarter."""
     senders = {m.src for m in schedule.moves}
     names = [h.name for h in network.hosts]
     rate = sum(network.ports_of(names[rank])[0].rate_bps for rank in senders)
-    return 1.25 * rate / 8 / (mtu + _FRAME_OVERHEAD)
+    return 1.25 * rate / 8 / full_packet_wire_bytes(transport.kind, transport.mtu)
 
 
 def _clock(experiment: Experiment) -> tuple[str, str]:

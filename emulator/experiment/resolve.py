@@ -10,13 +10,23 @@ from emulator.experiment.spec import Experiment
 from emulator.experiment.tcp import tcp_options
 from traffic.collective.registry import make_schedule, parameters
 from traffic.collective.schedule import Schedule
+from traffic.packet.codec import WIRE_OVERHEAD_BYTES, wire_bytes
+from traffic.packet.opcodes import Opcode
 
 if TYPE_CHECKING:
     from emulator.topology.model import Topology
     from emulator.topology.network import Network
 
 DEFAULT_CC = {"roce": "dcqcn", "mrc": "nscc", "tcp": "cubic"}
+_TCP_HEADERS = 66  # Ethernet 14, IPv4 20, TCP 20, time stamps 12
 _WIRE_EXTRA = 122  # Ethernet 14, IPv4 20, UDP 8, BTH 12, METH 4, RETH 16, ImmDt 4, ICRC 4, and 24 of preamble, FCS and gap, 16 spare
+
+
+def full_packet_wire_bytes(kind: str, mtu: int) -> int:
+    """Bytes on the wire of a packet with `mtu` bytes of payload: headers, ICRC, FCS, preamble and gap."""
+    if kind == "tcp":
+        return mtu + _TCP_HEADERS + WIRE_OVERHEAD_BYTES
+    return wire_bytes(Opcode.MRC_WRITE_MIDDLE if kind == "mrc" else Opcode.RC_WRITE_MIDDLE, mtu)
 
 
 @dataclass(frozen=True)
@@ -82,14 +92,13 @@ def resolve(experiment: Experiment, topology: Topology, *, clock: str, tdf: int)
     t = experiment.transport
     _fits(t.mtu, topology.mtu)
     pairs = {(m.src, m.dst) for m in schedule.moves}
-    rtt = max(network.base_rtt_ns(names[a], names[b]) for a, b in pairs)
+    wire = full_packet_wire_bytes(t.kind, t.mtu)
+    rtt = max(network.base_rtt_ns(names[a], names[b], wire) for a, b in pairs)
     drain = max(p.limit_bytes * 8_000_000_000 // p.rate_bps for p in network.ports)
     timeout = t.timeout if t.timeout is not None else max(100_000, 4 * rtt + 2 * drain)
     reorder = t.reorder_window if t.reorder_window is not None else max(2 * rtt, 10_000)
     if t.kind != "tcp" and t.ecn is not None:
-        raise UsageError(
-            f"{t.kind} has no choice of ECN, only kernel TCP has", where="--ecn", remedy="leave it out"
-        )
+        raise UsageError(f"{t.kind} has no choice of ECN, only kernel TCP has", where="--ecn", remedy="leave it out")
     transport: dict[str, Any] = {
         "kind": t.kind,
         "cc": t.cc or DEFAULT_CC[t.kind],
