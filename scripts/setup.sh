@@ -49,7 +49,7 @@ set_up() {
   EXTRAS=$1
   shift
   GROUPS_WANTED=("$@")
-  ROOT=$(cd -- "${BASH_SOURCE[0]%/*}/.." && pwd -P)
+  ROOT=$(cd -P -- "${BASH_SOURCE[0]%/*}/.." && pwd)
   case :$PATH: in
     *:/usr/sbin:*) ;;
     *) export PATH=$PATH:/usr/sbin:/sbin ;; # an ordinary user's often lacks them

@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     lacking: dict[str, str] = {}
     marked = {name: [item for item in items if item.get_closest_marker(name)] for name in ("root", "virtual", "page")}
     if marked["root"] and not may_make_namespaces():
-        lacking["root"] = "makes network namespaces: run `sudo scripts/test`"
+        lacking["root"] = "makes network namespaces: run scripts/test as root"
     if marked["virtual"] and not have_guest_kernel():
         lacking["virtual"] = "needs the kernel of the virtual clock: run `fabriclab kernel build`"
     for name, reason in lacking.items():
