@@ -3,7 +3,7 @@
 Per link and per node, from counters of different makers: agents count what they hand to and get from the kernel, the port's
 program counts what comes before the queue, the queue counts what leaves it and what it dropped.
 
-    at a port    seen = lost by the model + dropped + sent + still queued
+    at a port    seen = lost by the model + dropped + sent + still queued; dropped = what the program saw would not fit
     at a host    sent by the agent = seen at its ports - dropped there (a refused packet is the agent's ENOBUFS)
     at a switch  sent by the ports that face it = seen at its own ports
     at a host    sent by the ports that face it = received by the agent + lost in its socket
@@ -23,7 +23,8 @@ _SMALLEST = 60
 @dataclass(frozen=True, slots=True)
 class PortCount:
     """Packets of one port over the run. `seen` is None where no program counts before the queue; what is seen is then what
-    was sent or dropped. `backlog_bytes` is what still waited at the end."""
+    was sent or dropped. `backlog_bytes` is what still waited at the end. `unforeseen` are drops of the data queue beyond those
+    that the program saw would not fit the limit (negative: fewer)."""
 
     name: str
     node: str
@@ -33,6 +34,7 @@ class PortCount:
     dropped: int
     lost: int = 0
     backlog_bytes: int = 0
+    unforeseen: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,9 @@ def unknown_packets(ports: Sequence[PortCount], hosts: Sequence[HostCount]) -> l
         flying[p.peer] = flying.get(p.peer, 0) + waiting
         known = p.sent + p.dropped + p.lost
         note(_off(f"port {p.name}", seen[p.name], known, waiting), seen[p.name] - known)
+        if p.unforeseen:
+            word = "dropped that would have fitted" if p.unforeseen > 0 else "kept that would not have fitted"
+            found.append((abs(p.unforeseen), f"port {p.name}: {abs(p.unforeseen)} packets {word} its limit"))
     agents = {h.name: h for h in hosts}
     for node in sorted(set(into) | set(out)):
         host = agents.get(node)
