@@ -103,7 +103,7 @@ def measure(*, transport: str = "roce", mtu: int = 4096, packets: int = 20_000, 
             result = worker.run(monotonic_start(0.0, 1))
         finally:
             worker.close()
-        sent = sum(h.tx_data for h in result.hosts)
+        sent = sum(h.tx_data or 0 for h in result.hosts)
         if baselines:
             host = spec.hosts[0]
             frame = _frame(spec.hosts[0], spec.hosts[1], mtu)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from emulator.cli.params import DURATION, json_option, set_option
+from emulator.cli.params import DURATION, SIZE, json_option, set_option
 from emulator.cli.session import session_of, verbosity_options
 
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--cc-set", multiple=True, metavar="KEY=VALUE", help="One parameter of it. Repeatable."),
     click.option(
         "--mtu", type=click.Choice(["256", "512", "1024", "2048", "4096"]), default="4096", help="Payload bytes."
+    ),
+    click.option(
+        "--ecn/--no-ecn", default=None, help="tcp: negotiate ECN (RFC 3168); left out, with --cc dctcp alone."
     ),
     click.option("--recovery", type=click.Choice(["gbn", "selective"]), default="gbn", help="roce: loss recovery."),
     click.option("--qps", type=click.IntRange(1, 64), default=1, help="Queue pairs between two hosts."),
@@ -103,6 +106,7 @@ def experiment_of(topology: str, workload: Mapping[str, Any], flags: Mapping[str
                     "cc_preset": flags["cc_preset"],
                     "cc_params": key_values(flags["cc_set"], "--cc-set"),
                     "mtu": int(flags["mtu"]),
+                    "ecn": flags["ecn"],
                     "recovery": flags["recovery"],
                     "qps": flags["qps"],
                     "spray": flags["spray"],

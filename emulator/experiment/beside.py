@@ -1,6 +1,6 @@
 """The worker as a process of its own, the sampler beside it: how a run goes on the real clock.
 
-Protocol on the worker's standard streams, one JSON object a line: the worker says `ready`, is told `start`, says
+Protocol on the worker's standard streams, one JSON object a line: the worker says `ready` (or `failed` and why), is told `start`, says
 `progress` now and then, and `done` when its result is in the file it was named.
 """
 
@@ -66,6 +66,8 @@ def _drive(
     while not lines.take("ready"):
         if not lines.wait(max(0.0, deadline - time.monotonic())):
             raise _died(process)
+        for failure in lines.all("failed"):
+            raise RunFailed(failure["what"], where=failure["where"] or "agents", remedy=failure["remedy"])
     start = monotonic_start(_LEAD_S, 1_000_000)
     process.stdin.write(json.dumps({"start": start}).encode() + b"\n")
     process.stdin.flush()

@@ -31,10 +31,13 @@ _RTA_IP_PROTO, _RTA_SPORT, _RTA_DPORT = 27, 28, 29
 
 
 class Tracer:
-    """Follows packets through the routers without sending any; answers are remembered."""
+    """Follows packets of one protocol and destination port through the routers without sending any; answers are remembered."""
 
-    def __init__(self, plan: FabricPlan, netns: Callable[[str], Path], stack: ExitStack) -> None:
+    def __init__(
+        self, plan: FabricPlan, netns: Callable[[str], Path], stack: ExitStack, protocol: int, dport: int
+    ) -> None:
         self.plan = plan
+        self._protocol = attr(_RTA_IP_PROTO, bytes([protocol])) + attr(_RTA_DPORT, struct.pack("!H", dport))
         self._sockets: dict[str, socket.socket] = {}
         self._index: dict[str, int] = {}
         self._port_by_index: dict[str, dict[int, str]] = {}
@@ -50,7 +53,7 @@ class Tracer:
         self._known: dict[tuple[str, str, str, int], str] = {}
 
     def path(self, src: str, dst: str, sport: int) -> tuple[str, ...]:
-        """The ports a packet from `src` to `dst` with that UDP source port crosses, the host's own first."""
+        """The ports a packet from `src` to `dst` with that source port crosses, the host's own first."""
         port = self.plan.ports_of(src)[0]
         ports = [port.name]
         while port.peer != dst:
@@ -68,9 +71,8 @@ class Tracer:
                 + attr(_RTA_DST, socket.inet_aton(plan.address(dst)))
                 + attr(_RTA_SRC, socket.inet_aton(plan.address(src)))
                 + attr(_RTA_IIF, struct.pack("=I", self._index[entered]))
-                + attr(_RTA_IP_PROTO, bytes([socket.IPPROTO_UDP]))
                 + attr(_RTA_SPORT, struct.pack("!H", sport))
-                + attr(_RTA_DPORT, struct.pack("!H", ROCE_PORT))
+                + self._protocol
             )
             header = struct.pack("=IHHII", 16 + len(body), _RTM_GETROUTE, _NLM_F_REQUEST, 1, 0)
             sock = self._sockets[router]
@@ -90,10 +92,12 @@ class Tracer:
 
 
 @contextmanager
-def tracing(plan: FabricPlan, netns: Callable[[str], Path]) -> Iterator[Tracer]:
+def tracing(
+    plan: FabricPlan, netns: Callable[[str], Path], protocol: int = socket.IPPROTO_UDP, dport: int = ROCE_PORT
+) -> Iterator[Tracer]:
     """A tracer whose sockets are closed at the end."""
     with ExitStack() as stack:
-        yield Tracer(plan, netns, stack)
+        yield Tracer(plan, netns, stack, protocol, dport)
 
 
 def balanced_entropy(plan: FabricPlan, netns: Callable[[str], Path], spec: WorkerSpec) -> dict[str, list[int]]:
@@ -133,8 +137,13 @@ def _turns(groups: Sequence[list[int]]) -> list[int]:
 
 
 def label_paths(
-    plan: FabricPlan, netns: Callable[[str], Path], rows: Sequence[tuple[int, int, int, int]], names: Sequence[str]
+    plan: FabricPlan,
+    netns: Callable[[str], Path],
+    rows: Sequence[tuple[int, int, int, int]],
+    names: Sequence[str],
+    protocol: int = socket.IPPROTO_UDP,
+    dport: int = ROCE_PORT,
 ) -> dict[str, list[str]]:
-    """The ports behind each (src, dst, UDP source port) that a run used: "src-dst-port" → port names."""
-    with tracing(plan, netns) as tracer:
+    """The ports behind each (src, dst, source port) that a run used: "src-dst-port" → port names."""
+    with tracing(plan, netns, protocol, dport) as tracer:
         return {f"{s}-{d}-{port}": list(tracer.path(names[s], names[d], port)) for s, d, port, _ in rows}

@@ -49,7 +49,9 @@ def _probes(raw: Raw, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The idle probes that arrived, beside the propagation and transmission that the topology says they take."""
     network = Topology.model_validate(manifest["topology"]).network()
     names = [h.name for h in network.hosts]
-    out = []
+    out: list[dict[str, Any]] = []
+    if raw.plan.get("unmodelled_delay_ns"):
+        return out
     for src, dst, size, took in raw.worker.get("probes", []):
         if took >= 0:
             paths = network.paths(names[src], names[dst])

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from emulator.collect.environment import environment
-from emulator.errors import FabricError, RunFailed
+from emulator.errors import FabricError, MissingCapability, RunFailed
 from emulator.experiment.manifest import make_manifest, new_run_dir, write_json
 from emulator.experiment.planner import choose
 from emulator.experiment.resolve import Resolved, make_workload, resolve
 from emulator.experiment.spec import Experiment
 from emulator.topology.load import load_topology
+from traffic.errors import TrafficError
 
 _MARK = "\x1efabriclab "
 """What a line of the guest begins with when it speaks to the host side and not to the user."""
@@ -119,7 +120,7 @@ def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, wa
 
     ensure_object("bpf")
     run_dir = run_dir.resolve()
-    failure: list[dict[str, str]] = []
+    failure: list[dict[str, Any]] = []
     other: list[str] = []
 
     def on_line(line: str) -> None:
@@ -143,7 +144,8 @@ def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, wa
         env={"FABRICLAB_BPF_DIR": str(cache_dir())},
     )
     if failure:
-        raise RunFailed(failure[0]["what"], where=failure[0]["where"] or "guest", remedy=failure[0]["remedy"])
+        kind = MissingCapability if failure[0]["exit_code"] == MissingCapability.exit_code else RunFailed
+        raise kind(failure[0]["what"], where=failure[0]["where"] or "guest", remedy=failure[0]["remedy"])
     if status != 0:
         tail = "\n".join(other[-15:])
         raise RunFailed(f"the program in the guest ended with status {status}", where="guest", remedy=tail)
@@ -160,7 +162,8 @@ def guest_main(run_dir: Path) -> int:
     manifest = json.loads((run_dir / "manifest.json").read_text(encoding="utf-8"))
     try:
         execute(run_dir, manifest, say=say)
-    except FabricError as error:
-        say("failure", {"what": error.what, "where": error.where, "remedy": error.remedy})
-        return error.exit_code
+    except (FabricError, TrafficError) as error:
+        code = error.exit_code if isinstance(error, FabricError) else RunFailed.exit_code
+        say("failure", {"what": error.what, "where": error.where, "remedy": error.remedy, "exit_code": code})
+        return code
     return 0

@@ -36,7 +36,9 @@ class Transport(Strict):
     cc_preset: str | None = Field(default=None, description="A published set of parameters of that algorithm.")
     cc_params: dict[str, Any] = Field(default_factory=dict, description="Single parameters of the algorithm.")
     ecn: bool | None = Field(
-        default=None, strict=True, description="tcp: negotiate ECN; with dctcp alone if left out. Others always have it."
+        default=None,
+        strict=True,
+        description="tcp: negotiate ECN; with dctcp alone if left out. Others always have it.",
     )
     mtu: Literal[256, 512, 1024, 2048, 4096] = Field(
         default=4096, description="Payload bytes of a full packet (path MTU)."

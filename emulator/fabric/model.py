@@ -91,6 +91,8 @@ class FabricPlan:
     neighbours: tuple[PlanNeighbour, ...]
     notes: tuple[str, ...]
     network: Network
+    unmodelled_delay_ns: int = 0
+    """Propagation of the longest path that the topology asks for and nothing here keeps, fabric time."""
 
     @cached_property
     def _nodes(self) -> dict[str, PlanNode]:
@@ -157,7 +159,8 @@ class FabricPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data; without the network, which says the same in other words."""
-        plain = {name: getattr(self, name) for name in ("run_id", "name", "seed", "tdf", "mtu", "delay_mode")}
+        single = ("run_id", "name", "seed", "tdf", "mtu", "delay_mode", "unmodelled_delay_ns")
+        plain = {name: getattr(self, name) for name in single}
         for name in ("nodes", "ports", "routes", "neighbours"):
             plain[name] = [asdict(item) for item in getattr(self, name)]
         return {**plain, "notes": list(self.notes)}

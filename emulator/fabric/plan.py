@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from emulator.errors import MissingCapability, UsageError
@@ -23,14 +25,27 @@ __all__ = ["FabricPlan", "PlanNeighbour", "PlanNode", "PlanPort", "PlanRoute", "
 _SHORT: Final[dict[Kind, str]] = {"host": "h", "leaf": "l", "spine": "s"}
 
 
-def make_plan(topology: Topology, *, run_id: str, seed: int, tdf: int, features: Features) -> FabricPlan:
+def make_plan(
+    topology: Topology,
+    *,
+    run_id: str,
+    seed: int,
+    tdf: int,
+    features: Features,
+    agents: bool = True,
+    host_sysctls: Mapping[str, str] | None = None,
+) -> FabricPlan:
     """The plan of a topology at a time dilation factor, for a kernel with these features.
+
+    `agents` says whether agents receive the packets, who can hold them where the kernel cannot delay; `host_sysctls` are
+    set in the hosts' namespaces beside the plan's own.
 
     Raises UsageError for an impossible TDF or run id, MissingCapability where the kernel cannot do what the file asks.
     """
     check_run_id(run_id)
     network = topology.network()
     _check_tdf(network, tdf)
+    network, unmodelled = (network, 0) if agents else _kept(network, features)
     mode = _delay_mode(network, features)
     addresses = plan_addresses(network, run_id)
     usable = {port.name for ports in usable_ports(network).values() for port in ports}
@@ -45,12 +60,15 @@ def make_plan(topology: Topology, *, run_id: str, seed: int, tdf: int, features:
         tdf=tdf,
         mtu=network.mtu,
         delay_mode=mode,
-        nodes=tuple(_node(node, network, addresses, run_id, seeds.get(node.name)) for node in network.nodes),
+        nodes=tuple(
+            _node(node, network, addresses, run_id, seeds.get(node.name), host_sysctls or {}) for node in network.nodes
+        ),
         ports=ports,
         routes=compute_routes(network, addresses),
         neighbours=tuple(PlanNeighbour(p.node, p.name, p.ifname, p.peer_ip, p.peer_mac) for p in ports if p.carrier),
-        notes=_notes(mode, features),
+        notes=_notes(mode, features, unmodelled),
         network=network,
+        unmodelled_delay_ns=unmodelled,
     )
 
 
@@ -88,8 +106,27 @@ def _delay_mode(network: Network, features: Features) -> DelayMode:
     return "agent"
 
 
-def _notes(mode: DelayMode, features: Features) -> tuple[str, ...]:
+def _kept(network: Network, features: Features) -> tuple[Network, int]:
+    """The network with the delays that are really kept where no agent holds packets, and what the longest path lacks (ns)."""
+    if features.delay in ("netem", "unknown") or not any(port.delay_ns for port in network.ports):
+        return network, 0
+    timing = Timing(network)
+    hosts = [node.name for node in network.hosts]
+    longest = max(timing.reach(a, b).max_delay_ns for a in hosts for b in hosts)
+    links = tuple(
+        replace(link, a_port=replace(link.a_port, delay_ns=0), b_port=replace(link.b_port, delay_ns=0))
+        for link in network.links
+    )
+    return replace(network, links=links), longest
+
+
+def _notes(mode: DelayMode, features: Features, unmodelled: int) -> tuple[str, ...]:
     notes = []
+    if unmodelled:
+        notes.append(
+            f"propagation: not modelled ({unmodelled} ns on the longest path): this kernel has no netem, and no agent holds "
+            "the packets of kernel TCP; base round trips and bounds here count none"
+        )
     if features.delay == "unknown":
         notes.append("without root nobody knows whether this kernel has netem; the plan assumes that it has")
     if mode == "agent":
@@ -117,7 +154,9 @@ def _hash_seeds(network: Network, seed: int) -> dict[str, int]:
     return seeds
 
 
-def _node(node: Node, network: Network, addresses: AddressPlan, run_id: str, seed: int | None) -> PlanNode:
+def _node(
+    node: Node, network: Network, addresses: AddressPlan, run_id: str, seed: int | None, host_sysctls: Mapping[str, str]
+) -> PlanNode:
     switch = node.kind != "host"
     # ip_forward goes first: writing it resets others.
     sysctls = {"net.ipv4.ip_forward": "1" if switch else "0", "net.ipv4.fib_multipath_hash_policy": "1"}
@@ -129,6 +168,8 @@ def _node(node: Node, network: Network, addresses: AddressPlan, run_id: str, see
         sysctls[f"net.ipv4.conf.{where}.send_redirects"] = "0"
         sysctls[f"net.ipv4.conf.{where}.accept_redirects"] = "0"
         sysctls[f"net.ipv6.conf.{where}.disable_ipv6"] = "1"
+    if not switch:
+        sysctls.update(host_sysctls)
     name = node.name
     short = f"{_SHORT[node.kind]}{node.index}"
     return PlanNode(name, node.kind, node.index, short, namespace_name(run_id, name), seed, sysctls)

@@ -32,6 +32,7 @@ class Facts:
     series: list[PortSeries] = field(default_factory=list)
     gaps: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     probes: list[Probe] | None = None
+    unmodelled_ns: int = 0
     tx_packets: int | None = None
     enobufs: int | None = None
     late_p99_ns: float | None = None
@@ -84,6 +85,7 @@ def facts_from_raw(
         transport=str(transport.get("kind") or "unknown"),
         differences=(raw.get("applied") or {}).get("differences"),
         probes=[Probe(**p) for p in raw["probes"]] if raw.get("probes") else None,
+        unmodelled_ns=int(plan.get("unmodelled_delay_ns") or 0),
         end_ns=int(worker.get("end_ns", 0)),
         repeats=tuple(repeats),
         notes=list(plan.get("notes", ())),
@@ -94,6 +96,8 @@ def facts_from_raw(
     _agents(facts, worker, names)
     _moves(facts, worker, str((transport.get("options") or {}).get("spray") or ""))
     _ports(facts, raw.get("ports") or {}, plan)
+    if facts.transport == "tcp":
+        _kernel_hosts(facts, worker, names)
     _samples(facts, raw, mtu, names)
     _machine(facts, raw.get("softnet") or {})
     _theory(facts, worker, theory, schedule)
@@ -126,6 +130,30 @@ def _agents(facts: Facts, worker: Mapping[str, Any], names: Sequence[str]) -> No
     facts.enobufs = sum(h["enobufs"] for h in hosts)
     facts.ce_seen = sum(h["rx_ce"] for h in hosts)
     facts.hidden["packet sockets"] = sum(h["kernel_drops"] for h in hosts)
+
+
+def _kernel_hosts(facts: Facts, worker: Mapping[str, Any], names: Sequence[str]) -> None:
+    """What the hosts' kernels counted of their TCP packets. They count what they hand to a port also where it drops it."""
+    known = {names[h["rank"]]: h for h in worker.get("hosts") or []}
+    if not known:
+        return
+    refused: dict[str, int] = {}
+    for port in facts.ports:
+        refused[port.node] = refused.get(port.node, 0) + port.dropped
+    facts.hosts = [
+        HostCount(
+            name,
+            None if (sent := known[name]["tx_packets"]) is None else sent - refused.get(name, 0),
+            known[name]["rx_packets"],
+        )
+        if name in known
+        else HostCount(name, 0, 0)
+        for name in names
+    ]
+    marks = [h["rx_ce"] for h in known.values()]
+    facts.ce_seen = None if None in marks else sum(marks)
+    drops = [h["kernel_drops"] for h in known.values() if h["kernel_drops"] is not None]
+    facts.hidden["TCP receive queues"] = sum(drops) if drops else None
 
 
 def _moves(facts: Facts, worker: Mapping[str, Any], spray: str) -> None:

@@ -40,13 +40,23 @@ class Probe:
     measured_ns: float
 
 
-def check_propagation(probes: Sequence[Probe] | None, *, clock: str, tdf: int) -> Check:
+def check_propagation(
+    probes: Sequence[Probe] | None, *, clock: str, tdf: int, unmodelled_ns: int = 0
+) -> Check:
     """F4: idle probes take what propagation and transmission take; `value` is the worst path's p99 excess, fabric ns.
+
+    Where nobody keeps `unmodelled_ns` of propagation that the file asks for, that is a warning.
 
     0.2 ms and 1 ms are wall time, for that is what a late wake-up costs; on the virtual clock only the share counts.
     """
     virtual = clock == VIRTUAL
     limit = "p99 excess up to 10 %, 50 % at most" if virtual else "p99 excess up to 10 % or 0.2 ms, 1 ms at most (wall)"
+    if unmodelled_ns:
+        text = (
+            f"propagation is not modelled for kernel TCP on this kernel (no netem): round trips lack up to {2 * unmodelled_ns} ns; "
+            "the virtual clock has it"
+        )
+        return Check("F4", "propagation", WARN, float(-unmodelled_ns), limit, text)
     if not probes:
         return Check("F4", "propagation", NOT_MODELLED, None, limit, "no idle probes were sent")
     by_path: dict[str, list[Probe]] = {}

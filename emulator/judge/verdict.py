@@ -70,7 +70,7 @@ def all_checks(facts: Facts) -> tuple[Check, ...]:
         i.check_plan(f.differences),
         check_rate(f.series),
         check_spacing(f.gaps),
-        i.check_propagation(f.probes, clock=f.clock, tdf=f.tdf),
+        i.check_propagation(f.probes, clock=f.clock, tdf=f.tdf, unmodelled_ns=f.unmodelled_ns),
         source,
         check_conservation(f.ports, f.hosts),
         i.check_hidden_drops(f.hidden),

@@ -298,6 +298,9 @@ int port_egress(struct __sk_buff *ctx)
 	if (!cf || !st || !cf->bin)
 		return TC_ACT_OK;
 	parse(ctx, &p);
+	/* A kernel socket leaves its own random hash with the packet, which ECMP would take for the addresses' and ports'
+	 * (net/ipv4/route.c, fib_multipath_hash); no wire carries one. */
+	bpf_set_hash_invalid(ctx);
 	if (p.dscp == DSCP_CONTROL)
 		cls = CONTROL;
 	else if (p.dscp == DSCP_TRIMMED || p.dscp == DSCP_TRIMMED_LAST_HOP)

@@ -120,18 +120,18 @@ def _packets(raw: Raw) -> dict[str, Any]:
     """`sent` and `delivered` are frames of all kinds at the hosts; the difference is `dropped` plus modelled loss."""
     hosts, moves, ports = raw.worker["hosts"], raw.worker["moves"], raw.ports.values()
     return {
-        "sent": sum(h["tx_packets"] for h in hosts),
-        "delivered": sum(h["rx_packets"] for h in hosts),
+        "sent": _every([h["tx_packets"] for h in hosts]),
+        "delivered": _every([h["rx_packets"] for h in hosts]),
         "data": sum(m["sent"] for m in moves),
         "retransmitted": sum(m["retransmitted"] for m in moves),
         "dropped": _total([_dropped(p) for p in ports]),
         "marked": _total([p.get("marked") for p in ports]),
         "trimmed": _total([p.get("trimmed") for p in ports]),
         "lost": _total([p.get("lost") for p in ports]),
-        "reordered": sum(m["reordered"] for m in moves),
-        "icrc_errors": sum(h["icrc_errors"] for h in hosts),
-        "refused_at_source": sum(h["enobufs"] for h in hosts),
-        "timeouts": sum(m["timeouts"] for m in moves),
+        "reordered": _every([m["reordered"] for m in moves]),
+        "icrc_errors": _every([h["icrc_errors"] for h in hosts]),
+        "refused_at_source": _every([h["enobufs"] for h in hosts]),
+        "timeouts": _every([m["timeouts"] for m in moves]),
     }
 
 
@@ -287,6 +287,11 @@ def _total(values: Sequence[int | None]) -> int | None:
     """The sum of what is known, or None when nothing is."""
     known = [int(v) for v in values if v is not None]
     return sum(known) if known else None
+
+
+def _every(values: Sequence[int | None]) -> int | None:
+    """The sum of counts that are worth something only together: None where one is unknown."""
+    return None if None in values else sum(v for v in values if v is not None)
 
 
 def _us(value: float | None) -> float | None:

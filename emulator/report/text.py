@@ -175,8 +175,8 @@ def _losses(s: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "sent",
         (
             f"{number(packets.get('data'))} data packets, {packets['retransmitted']:,} retransmitted{share}, "
-            f"reordered {packets['reordered']:,}, time-outs {number(packets.get('timeouts'))}, "
-            f"ICRC errors {packets['icrc_errors']:,}"
+            f"reordered {number(packets['reordered'])}, time-outs {number(packets.get('timeouts'))}, "
+            f"ICRC errors {number(packets['icrc_errors'])}"
         ),
     )
     yield "source", _source(queues, source, network)

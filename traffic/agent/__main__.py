@@ -11,6 +11,7 @@ from typing import Any
 
 from traffic.agent.make import make_worker
 from traffic.agent.spec import WorkerSpec
+from traffic.errors import TrafficError
 
 
 def _say(kind: str, fields: Mapping[str, Any]) -> None:
@@ -22,7 +23,11 @@ def main() -> int:
     """Run the specification named on the command line."""
     task = json.loads(Path(sys.argv[1]).read_text())
     parent = os.getppid()
-    worker = make_worker(WorkerSpec.from_json(task["spec"]), delayed=task["delayed"])
+    try:
+        worker = make_worker(WorkerSpec.from_json(task["spec"]), delayed=task["delayed"])
+    except TrafficError as error:
+        _say("failed", {"what": error.what, "where": error.where, "remedy": error.remedy})
+        return 1
     try:
         probes = worker.probe()
         _say("ready", {})

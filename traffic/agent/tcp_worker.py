@@ -6,7 +6,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from traffic.agent import kernel_counts, tcp_socket
 from traffic.agent.clock import Clock, Poller, set_timer_slack, sleep_until
@@ -16,10 +16,12 @@ from traffic.agent.probes import probe_paths
 from traffic.agent.spec import HostRecord, KernelHostRecord, WorkerResult, WorkerSpec
 from traffic.agent.tcp_connections import TcpConnection, TcpConnector
 from traffic.agent.tcp_recorder import TcpRecorder
-from traffic.agent.worker import Hook
 from traffic.errors import TrafficError
 from traffic.transport.base import NEVER, Delivery, Memory, Verb
 from traffic.transport.tcp import HEADER
+
+if TYPE_CHECKING:
+    from traffic.agent.worker import Hook
 
 _PROGRESS_NS = {"real": 200_000_000, "virtual": 50_000}
 _CHECK_NS = 50_000_000
