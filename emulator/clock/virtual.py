@@ -57,12 +57,16 @@ def run_guest(
     seed: int = 0,
     core: int | None = None,
     kernel: Path | None = None,
+    visible: Sequence[Path] = (),
+    measured: bool = False,
 ) -> int:
     """Run a program inside a fresh guest and give its exit status (128 + n when signal n ended it).
 
     The guest sees the host's files read-only at their own places, `run_dir` writable, and scratch space in /tmp, /run,
     /var/tmp and /dev/shm. `on_line` is called in this thread with each line the program prints, as it prints it.
     `seed` seeds the guest kernel's random numbers, `core` pins the guest (by default the least busy core allowed).
+    `visible` are further folders to see where scratch space would hide them. With `measured` CPU time counts
+    (time-travel's basic mode), so no two runs are the same.
     Raises MissingCapability without a guest kernel, RunFailed when the guest dies or `wall_limit_s` passes.
     """
     binary = kernel or find_kernel()
@@ -80,11 +84,11 @@ def run_guest(
         "cwd": str(place),
         "env": {**GUEST_ENVIRONMENT, **(env or {})},
         "run_dir": str(run_dir),
-        "visible": [str(folder) for folder in _hidden_by_scratch(place)],
+        "visible": [str(folder) for folder in _hidden_by_scratch({place, *visible})],
         "token": token,
     }
     with _channel(run_dir, order) as (path, offset, reading):
-        command = _command(binary, path, memory, seed)
+        command = _command(binary, path, memory, seed, measured=measured)
         lines = _Lines(reading, offset, token, on_line)
         log = os.memfd_create("guest-log", os.MFD_CLOEXEC)
         try:
@@ -123,10 +127,10 @@ def _busy_ticks() -> dict[int, int]:
     return busy
 
 
-def _hidden_by_scratch(cwd: Path) -> list[Path]:
+def _hidden_by_scratch(folders: set[Path]) -> list[Path]:
     """Folders the program needs that lie where the guest mounts scratch space; outer ones first, none inside another."""
     scratch = [Path("/tmp"), Path("/run"), Path("/var/tmp")]
-    needed = {Path(entry).resolve() for entry in (*sys.path, sys.prefix, sys.base_prefix) if entry} | {cwd}
+    needed = {Path(entry).resolve() for entry in (*sys.path, sys.prefix, sys.base_prefix) if entry} | folders
     found: list[Path] = []
     for folder in sorted(needed):
         if not folder.is_dir() or folder in scratch or not any(top in folder.parents for top in scratch):
@@ -156,7 +160,7 @@ def _channel(run_dir: Path, order: Mapping[str, object]) -> Iterator[tuple[Path,
             path.unlink()
 
 
-def _command(kernel: Path, channel: Path, memory: str, seed: int) -> list[str]:
+def _command(kernel: Path, channel: Path, memory: str, seed: int, *, measured: bool) -> list[str]:
     """The guest kernel's command line; spaces in paths are quoted the kernel's way."""
     script = Path(__file__).with_name("guest.py").resolve()
     words = [
@@ -171,7 +175,7 @@ def _command(kernel: Path, channel: Path, memory: str, seed: int) -> list[str]:
         "ifb.numifbs=0",
         "con=null",
         "console=none",
-        "time-travel=inf-cpu",
+        "time-travel" if measured else "time-travel=inf-cpu",
         f"time-travel-start={EPOCH_NS}",
         f"rng-seed={seed % 2**64}",
         f"init={_quoted(sys.executable)}",

@@ -29,6 +29,7 @@ FILES = {
     "features": "features.json",
     "probes": "probes.json",
     "paths": "paths.json",
+    "program": "program.json",
 }
 
 
@@ -88,6 +89,11 @@ class Raw(Mapping[str, Any]):
     def softnet(self) -> dict[str, Any]:
         """`softnet.json`: the machine's own counters before and after."""
         return self._may("softnet.json")
+
+    @cached_property
+    def program(self) -> dict[str, Any]:
+        """`program.json`: the processes of a program of the user and how they ended."""
+        return self._may("program.json")
 
     @cached_property
     def path_names(self) -> dict[tuple[int, int, int], str]:

@@ -16,6 +16,8 @@ from typing import Any
 from emulator.collect.environment import counters
 from emulator.errors import RunFailed
 from emulator.experiment.entropy import balanced_entropy, label_paths
+from emulator.exec.program import KIND as PROGRAM
+from emulator.experiment.deny import path_orders
 from emulator.experiment.resolve import full_packet_wire_bytes
 from emulator.experiment.tcp import host_sysctls, require_cc
 from emulator.fabric.fabric import Fabric
@@ -94,6 +96,10 @@ def execute(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerRe
     raw = run_dir / "raw"
     raw.mkdir(exist_ok=True)
     run = manifest["resolved"]
+    if run["workload"]["kind"] == PROGRAM:
+        from emulator.exec.execute import execute_program
+
+        return execute_program(run_dir, manifest, say=say)
     kind = run["transport"]["kind"]
     if kind == "tcp":
         require_cc(run["transport"]["cc"], clock=run["clock"])
@@ -107,8 +113,8 @@ def execute(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerRe
         agents=kind != "tcp",
         host_sysctls=host_sysctls(run["transport"], run["tdf"]),
     )
-    _write(raw / "plan.json", plan.to_dict())
-    _write(raw / "features.json", features.to_dict())
+    write_json(raw / "plan.json", plan.to_dict())
+    write_json(raw / "features.json", features.to_dict())
     log: list[str] = []
 
     def on_step(text: str, done: int, total: int) -> None:
@@ -132,13 +138,14 @@ def execute(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerRe
         protocol = (socket.IPPROTO_TCP, TCP_PORT) if kind == "tcp" else (socket.IPPROTO_UDP, ROCE_PORT)
         paths = label_paths(plan, fabric.netns, result.paths, [h.name for h in spec.hosts], *protocol)
         ports = fabric.ports.ports_json()
-        _write(raw / "worker.json", result.to_json())
-        _write(raw / "ports.json", ports)
-        _write(raw / "paths.json", paths)
-        _write(raw / "applied.json", {"start": start, "end": end, "differences": {"start": first, "end": last}})
+        write_json(raw / "worker.json", result.to_json())
+        write_json(raw / "ports.json", ports)
+        write_json(raw / "paths.json", paths)
+        write_json(raw / "applied.json", {"start": start, "end": end, "differences": {"start": first, "end": last}})
         before["run_wait_ns"], after["run_wait_ns"] = 0, result.loop["run_wait_ns"]
-        _write(raw / "softnet.json", {"start": before, "end": after})
-        _write_samples(raw / "samples.npz", samples)
+        lost = None if capture is None else capture.drops
+        write_json(raw / "softnet.json", {"start": before, "end": after, "capture_drops": lost})
+        write_samples(raw / "samples.npz", samples)
         (run_dir / "commands.log").write_text("".join(line + "\n" for line in log), encoding="utf-8")
         say("step", {"text": "taking the fabric away", "done": 0, "total": 1})
     return result
@@ -150,11 +157,13 @@ def check(result: WorkerResult) -> None:
         raise RunFailed(result.problem["what"], where=result.problem["where"], remedy=result.problem["remedy"])
 
 
-def _write(path: Path, data: object) -> None:
+def write_json(path: Path, data: object) -> None:
+    """JSON for programs: no spaces."""
     path.write_text(json.dumps(data, separators=(",", ":")), encoding="utf-8")
 
 
-def _write_samples(path: Path, samples: Mapping[str, Any]) -> None:
+def write_samples(path: Path, samples: Mapping[str, Any]) -> None:
+    """The sampler's arrays."""
     import numpy as np
 
     with path.open("wb") as file:

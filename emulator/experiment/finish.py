@@ -9,6 +9,7 @@ from typing import Any
 from emulator.collect.raw import Raw
 from emulator.collect.tables import make_tables
 from emulator.experiment.execute import schedule_of
+from emulator.exec.program import KIND as PROGRAM
 from emulator.judge.facts import facts_from_raw
 from emulator.judge.verdict import judge
 from emulator.report.page import make_page
@@ -33,13 +34,20 @@ def finish(run_dir: Path, manifest: Mapping[str, Any], *, earlier: Sequence[floa
         "samples": raw.samples,
         "probes": _probes(raw, manifest),
     }
-    facts = facts_from_raw(parts, manifest, schedule=schedule_of(manifest["resolved"]["workload"]))
+        "program": raw.program,
+    workload = manifest["resolved"]["workload"]
+    schedule = None if workload["kind"] == PROGRAM else schedule_of(workload)
+    facts = facts_from_raw(parts, manifest, schedule=schedule)
     if earlier and facts.whole is not None:
         facts.repeats = (*earlier, facts.whole.measured_ns / 1000)
     verdict = judge(facts)
     bound = None if facts.whole is None else facts.whole.bound_ns
     summary = make_summary(tables, raw, manifest, verdict, bound_ns=bound)
     tables.write(run_dir)
+    if schedule is None:
+        from emulator.exec.summary import add_program
+
+        add_program(summary, raw, manifest)
     write_summary(run_dir, summary)
     make_page(run_dir)
     return summary, verdict.exit_code

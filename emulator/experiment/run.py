@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from emulator.collect.environment import environment
 from emulator.errors import FabricError, MissingCapability, RunFailed
-from emulator.experiment.manifest import make_manifest, new_run_dir, write_json
+from emulator.exec.program import KIND as PROGRAM
+from emulator.experiment.manifest import keep_plugin, make_manifest, new_run_dir, write_json
 from emulator.experiment.planner import choose
 from emulator.experiment.resolve import Resolved, make_workload, resolve
 from emulator.experiment.spec import Experiment
@@ -60,11 +61,16 @@ def run(
     """
     path = Path(experiment.topology)
     topology = load_topology(path if base is None or path.is_absolute() else base / path, experiment.topology_set)
-    network = topology.network()
-    schedule, _ = make_workload(experiment, network)
-    choice = choose(experiment, network, schedule)
-    resolved = resolve(experiment, topology, clock=choice.clock, tdf=choice.tdf)
-    return run_resolved(resolved, out=out, argv=argv, watch=watch, why=choice.why, earlier=earlier)
+    if experiment.workload.kind == PROGRAM:
+        from emulator.exec.resolve import resolve_program
+
+        resolved, why = resolve_program(experiment, topology)
+    else:
+        network = topology.network()
+        schedule, _ = make_workload(experiment, network)
+        choice = choose(experiment, network, schedule)
+        resolved, why = resolve(experiment, topology, clock=choice.clock, tdf=choice.tdf, base=base), choice.why
+    return run_resolved(resolved, out=out, argv=argv, watch=watch, why=why, earlier=earlier)
 
 
 def run_resolved(
@@ -134,6 +140,11 @@ def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, wa
             other.append(line)
 
     watch.step("starting the guest kernel", 0, 1)
+    more: dict[str, Any] = {}
+    if resolved.workload["kind"] == PROGRAM:
+        from emulator.exec.guest import guest_options
+
+        more = guest_options(resolved.workload)
     status = run_guest(
         [sys.executable, "-m", "emulator.experiment.guest", str(run_dir)],
         run_dir=run_dir,
@@ -141,7 +152,8 @@ def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, wa
         on_line=on_line,
         cwd=Path(__file__).resolve().parents[2],
         seed=resolved.seed,
-        env={"FABRICLAB_BPF_DIR": str(cache_dir())},
+        env={"FABRICLAB_BPF_DIR": str(cache_dir()), **more.pop("env", {})},
+        **more,
     )
     if failure:
         kind = MissingCapability if failure[0]["exit_code"] == MissingCapability.exit_code else RunFailed

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from emulator.topology.fields import Delay, Size, Strict
+from emulator.topology.fields import Delay, Size, Span, Strict
 
 ClockName = Literal["real", "virtual", "auto"]
 TransportKind = Literal["roce", "mrc", "tcp"]
@@ -90,5 +90,12 @@ class Experiment(Strict):
     tdf: Literal["auto"] | int = Field(default="auto", description="Time dilation factor on the real clock.")
     seed: int = Field(default=1, ge=0, description="Seed of everything random; 0 is a seed like any other.")
     sample: Delay | None = Field(default=None, description="Queue sampling period; derived from the clock if left out.")
-    time_limit: Delay = Field(default=1_000_000_000, description="Longest fabric time the traffic may take.")
+    pcap: tuple[str, ...] = Field(
+        default=(), description="Ports to capture: names, patterns (`leaf0:*`) or `all`; what leaves each of them."
+    )
+    pcap_snap: Size | None = Field(
+        default=None,
+        description="Bytes kept of a captured packet; if left out 256 on the real clock, all on the virtual one.",
+    )
+    time_limit: Span = Field(default=1_000_000_000, description="Longest fabric time the traffic may take.")
     wall_limit_s: float = Field(default=300.0, gt=0, description="Longest wall time the run may take, in seconds.")

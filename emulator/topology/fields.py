@@ -29,6 +29,7 @@ from emulator.topology.units import (
 MIN_RATE_BPS: Final = 10**6
 MAX_RATE_BPS: Final = 10**13
 MAX_DELAY_NS: Final = 10**10
+MAX_SPAN_NS: Final = 3600 * 10**9
 MAX_QUEUE_BYTES: Final = 2**30
 
 
@@ -90,6 +91,15 @@ Delay = TypeAliasType(
         BeforeValidator(Within(parse_duration, format_duration, 0, MAX_DELAY_NS)),
         PlainSerializer(format_duration, return_type=str),
         _schema("ns", DURATION_PATTERN, ["500ns", "1.5us", "10ms"]),
+    ],
+)
+Span = TypeAliasType(
+    "Span",
+    Annotated[
+        int,
+        BeforeValidator(Within(parse_duration, format_duration, 0, MAX_SPAN_NS)),
+        PlainSerializer(format_duration, return_type=str),
+        _schema("ns", DURATION_PATTERN, ["10ms", "2s", "600s"]),
     ],
 )
 Size = TypeAliasType(

@@ -1,0 +1,97 @@
+"""`fabriclab exec`: a real program on every host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from emulator.cli.runs import experiment_of, run_and_print, run_options
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _defaults(**values: Any) -> Callable[[F], F]:
+    """Other defaults for the flags that all runs share: a program's own TCP, and more time."""
+
+    def change(command: F) -> F:
+        for param in getattr(command, "__click_params__", ()):
+            if param.name in values:
+                param.default = values[param.name]
+        return command
+
+    return change
+
+
+@click.command(
+    epilog="Example: fabriclab exec topologies/leaf-spine-2x2x4.yaml --ranks 4 -- python examples/ddp.py",
+)
+@click.argument("topo")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--ranks", type=click.IntRange(min=1), default=None, help="Ranks in all.  [default: one a host]")
+@click.option("--hosts", default=None, metavar="A,B,...", help="The hosts that take part, by name or number.")
+@click.option("--ranks-per-host", type=click.IntRange(min=1), default=1, help="Ranks of each host.")
+@click.option("--mpi", is_flag=True, help="Start the ranks with OpenMPI's mpirun.")
+@click.option(
+    "--compute",
+    default="free",
+    metavar="free|fixed[=TIME]|measured",
+    help="What a call of emulator.compute takes: nothing, its own time or TIME, or the CPU's (virtual clock).",
+)
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable for the program. Repeatable.")
+@click.option(
+    "--algorithm", "algorithms", multiple=True, metavar="COLLECTIVE=NAME",
+    help="Algorithm of a collective of the backend fabriclab, such as allreduce=tree. Repeatable.",
+)  # fmt: skip
+@_defaults(transport="tcp", time_limit="60s", wall_limit=900.0)
+@run_options
+@click.pass_context
+def exec(  # noqa: A001 - the name of the command
+    ctx: click.Context,
+    /,
+    topo: str,
+    command: tuple[str, ...],
+    ranks: int | None,
+    hosts: str | None,
+    ranks_per_host: int,
+    mpi: bool,
+    compute: str,
+    env: tuple[str, ...],
+    algorithms: tuple[str, ...],
+    **flags: Any,
+) -> int:
+    """Run COMMAND on the hosts of TOPO, each in its own network, and say what it did to the fabric.
+
+    Every rank finds RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME in its environment, and
+    FABRICLAB_PEERS, the addresses of all hosts. With --transport tcp the program's own sockets carry its traffic; roce and
+    mrc start our agents, which carry the torch.distributed backend "fabriclab".
+    """
+    params: dict[str, Any] = {
+        "command": list(command),
+        "ranks_per_host": ranks_per_host,
+        "mpi": mpi,
+        "compute": compute,
+        "env": _pairs(env, "--env"),
+        "algorithms": _pairs(algorithms, "--algorithm"),
+        "cwd": str(Path.cwd()),
+    }
+    if ranks is not None:
+        params["ranks"] = ranks
+    if hosts is not None:
+        params["hosts"] = [word.strip() for word in hosts.split(",") if word.strip()]
+    return run_and_print(ctx, experiment_of(topo, {"kind": "exec", "bytes": 0, "params": params}, flags), flags)
+
+
+def _pairs(words: tuple[str, ...], option: str) -> dict[str, str]:
+    """NAME=VALUE words as a mapping. Raises UsageError."""
+    from emulator.errors import UsageError
+
+    out = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise UsageError(f'"{word}" is no setting', where=option, remedy="write NAME=VALUE")
+        out[name] = value
+    return out

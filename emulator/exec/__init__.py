@@ -1,0 +1,1 @@
+"""Programs of the user on the fabric: started on its hosts, watched, measured like any other run."""
