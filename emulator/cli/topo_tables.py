@@ -59,13 +59,13 @@ def _queues(groups: list[PortGroup]) -> Table:
     table = _table("Queues", ("ports", "rate", "depth"), ("bytes", "full frames", "drains in"))
     alike: dict[tuple[object, ...], list[PortGroup]] = {}
     for group in groups:
-        key = (group.rate_bps, group.limit, group.ecn, group.kmin, group.kmax, group.pmax, group.burst_bytes)
+        key = (group.rate_bps, group.limit, group.ecn, group.trim, group.kmin, group.kmax, group.pmax, group.burst_bytes)
         alike.setdefault(key, []).append(group)
     for members in alike.values():
         group = members[0]
         frame = group.limit.bytes / group.limit.packets
         burst_us = group.burst_bytes * 8e6 / group.rate_bps
-        depths = [("limit", group.limit)]
+        depths = [("limit, trims above" if group.trim else "limit", group.limit)]
         if group.ecn:
             depths += [("kmin", group.kmin), (f"kmax, pmax {format_fraction(group.pmax)}", group.kmax)]
         depths += [

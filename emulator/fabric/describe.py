@@ -72,7 +72,7 @@ def _shaper(port: PlanPort) -> list[object]:
         format_rate(port.rate_bps),
         format_duration(port.fabric_delay_ns),
         format_duration(port.delay_ns),
-        format_size(port.limit_bytes),
+        format_size(port.limit_bytes) + (", trims" if port.trim else ""),
         f"{port.burst_bytes} B",
         *marks,
         f"{port.loss:g}",

@@ -214,7 +214,9 @@ def _override_issues(topology: Topology, base: Network) -> list[Issue]:
             keys[port.name] = {**keys[port.name], **own}
             issues += _demand_issues(_port_demand(port, topology.mtu, keys[port.name]), own)
         if override.ecn is not None and override.ecn.enabled is not False and not any(port.ecn for port in ports):
-            issues.append(_silent_issue((*at, "ecn"), names))
+            issues.append(_silent_issue((*at, "ecn"), names, "mark", "with enabled: true"))
+        if override.trim and not any(port.trim for port in ports):
+            issues.append(_silent_issue((*at, "trim"), names, "trim", "if told to"))
         if not changed.up:
             downs[link.name] = index
     return issues + list(_cut_issues(base, links, downs))
@@ -233,7 +235,7 @@ def _port_demand(port: Port, mtu: int, keys: Mapping[str, Loc]) -> _Demand:
 def _settings(override: Override) -> list[Loc]:
     """The keys an override sets, below its own."""
     found: list[Loc] = [
-        (key,) for key in ("rate", "delay", "loss", "limit", "state") if getattr(override, key) is not None
+        (key,) for key in ("rate", "delay", "loss", "limit", "trim", "state") if getattr(override, key) is not None
     ]
     if override.ecn is not None:
         keys = ("enabled", "kmin", "kmax", "pmax")
@@ -244,7 +246,7 @@ def _settings(override: Override) -> list[Loc]:
 def _own_issues(override: Override, at: Loc, settings: Sequence[Loc]) -> Iterator[Issue]:
     if not settings:
         what = f"{key_text(at)} changes nothing about {override.link}"
-        yield Issue((at,), what, "set rate, delay, loss, limit, ecn or state, or remove the entry")
+        yield Issue((at,), what, "set rate, delay, loss, limit, ecn, trim or state, or remove the entry")
     if override.state is not None and override.direction == "forward":
         what = f"{key_text(at)}: a link goes {override.state} in both directions, not forward only"
         yield Issue(
@@ -252,9 +254,9 @@ def _own_issues(override: Override, at: Loc, settings: Sequence[Loc]) -> Iterato
         )
 
 
-def _silent_issue(at: Loc, ports: Sequence[str]) -> Issue:
-    what = f"{key_text(at)} changes nothing: {' and '.join(ports)} never mark{'s' if len(ports) == 1 else ''}"
-    return Issue((at,), what, "remove it; a host's port does not mark, a switch port does with enabled: true")
+def _silent_issue(at: Loc, ports: Sequence[str], verb: str, when: str) -> Issue:
+    what = f"{key_text(at)} changes nothing: {' and '.join(ports)} never {verb}{'s' if len(ports) == 1 else ''}"
+    return Issue((at,), what, f"remove it; a host's port does not {verb}, a switch port does {when}")
 
 
 def _claim_issues(

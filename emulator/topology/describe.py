@@ -30,6 +30,7 @@ class PortGroup:
     loss: float
     up: bool
     ecn: bool
+    trim: bool
     limit: Depth
     kmin: Depth
     kmax: Depth
@@ -57,7 +58,7 @@ def port_groups(network: Network) -> list[PortGroup]:
     for port in network.ports:
         direction = f"{network.node(port.node).kind} to {network.node(port.peer).kind}"
         key = (
-            direction, port.rate_bps, port.delay_ns, port.loss, port.up, port.ecn, port.limit_bytes, port.kmin_bytes,
+            direction, port.rate_bps, port.delay_ns, port.loss, port.up, port.ecn, port.trim, port.limit_bytes, port.kmin_bytes,
             port.kmax_bytes, port.pmax,
         )  # fmt: skip
         groups.setdefault(key, []).append(port)
@@ -80,6 +81,7 @@ def _group(direction: str, ports: list[Port], mtu: int) -> PortGroup:
         loss=port.loss,
         up=port.up,
         ecn=port.ecn,
+        trim=port.trim,
         limit=depth(port.limit_bytes),
         kmin=depth(port.kmin_bytes),
         kmax=depth(port.kmax_bytes),

@@ -32,7 +32,13 @@ class Queue(Strict):
     """The queue of an egress port."""
 
     limit: Size = Field(
-        default=4 * 10**6, description="Bytes the data queue of a port holds; a packet beyond it is dropped."
+        default=4 * 10**6,
+        description="Bytes the data queue of a port holds; a packet beyond it is dropped, or trimmed.",
+    )
+    trim: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether a switch port sends on the headers of a packet that its queue cannot hold (mrc alone uses it).",
     )
 
 
@@ -60,7 +66,7 @@ class EcnOverride(Strict):
 
 
 class Override(Strict):
-    """One link that differs from its class: slower, longer, lossy, shallower or down."""
+    """One link that differs from its class: slower, longer, lossy, shallower, trimming or down."""
 
     link: str = Field(description="The link, as its two nodes: leaf0:spine1. The order matters for direction only.")
     direction: Literal["both", "forward"] = Field(
@@ -70,6 +76,7 @@ class Override(Strict):
     delay: Delay | None = Field(default=None, description="Propagation delay, where it differs.")
     loss: Fraction | None = Field(default=None, description="Share of packets lost at random, where it differs.")
     limit: Size | None = Field(default=None, description="Queue limit, where it differs.")
+    trim: bool | None = Field(default=None, strict=True, description="As queue.trim, for this link.")
     ecn: EcnOverride | None = Field(default=None, description="Marking, where it differs.")
     state: Literal["up", "down"] | None = Field(default=None, description="down takes the link out from the start.")
 

@@ -29,7 +29,7 @@ class Node:
 class Port:
     """The egress side of one link at one node: `leaf0:spine1` is leaf0's port towards spine1.
 
-    `delay_ns` and `loss` belong to the wire behind the port. `ecn` says whether the port marks: a host's never does.
+    `delay_ns` and `loss` belong to the wire behind the port. `ecn` and `trim` say whether the port marks and trims: a host's never does.
     `last_hop` is true for a switch port towards a host. `index` is unique and stable for a given topology.
     """
 
@@ -43,6 +43,7 @@ class Port:
     kmax_bytes: int
     pmax: float
     ecn: bool
+    trim: bool
     loss: float
     up: bool
     last_hop: bool

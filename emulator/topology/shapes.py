@@ -123,6 +123,7 @@ def _port(topology: Topology, spec: LinkSpec, node: str, peer: str, kinds: Mappi
         kmax_bytes=ecn.kmax,
         pmax=ecn.pmax,
         ecn=ecn.enabled and kinds[node] != "host" and (ecn.last_hop or not last_hop),
+        trim=topology.queue.trim and kinds[node] != "host",
         loss=spec.loss,
         up=True,
         last_hop=last_hop,
@@ -143,5 +144,6 @@ def _overridden(port: Port, override: Override, kind: Kind) -> Port:
         kmax_bytes=port.kmax_bytes if ecn is None or ecn.kmax is None else ecn.kmax,
         pmax=port.pmax if ecn is None or ecn.pmax is None else ecn.pmax,
         ecn=marks,
+        trim=port.trim if override.trim is None else override.trim and kind != "host",
         up=port.up if override.state is None else override.state == "up",
     )

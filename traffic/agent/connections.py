@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from traffic.agent.nic import Nic
 from traffic.agent.spec import HostSpec, WorkerSpec
-from traffic.congestion.base import Feedback, PathInfo
-from traffic.congestion.registry import create
-from traffic.errors import TrafficError
-from traffic.packet.codec import FlowTemplate, wire_bytes
+from traffic.congestion.base import PathInfo, ReceiverControl
+from traffic.congestion.registry import algorithm
+from traffic.packet.codec import FlowTemplate
 from traffic.packet.dscp import DATA, ECT0, tos
-from traffic.packet.opcodes import SPORT_MIN, Opcode
 from traffic.rng import Rng
 from traffic.transport.base import Memory, QueuePair, Sink
-from traffic.transport.mrc import MrcQueuePair
-from traffic.transport.mrc_sender import MrcOptions
-from traffic.transport.rc import RcQueuePair
-from traffic.transport.rc_requester import RcOptions
-from traffic.transport.spray import PathState, make_paths
+from traffic.transport.make import QueuePairs, path_info
+from traffic.transport.receiving import ReceivingPort
 
 _FIRST_QPN = 0x100
-_PORTS = 0x4000
 
 
 @dataclass(slots=True)
@@ -43,7 +36,20 @@ class Connector:
         self.spec = spec
         self.nics = nics
         self.memories = memories
-        self.sink = sink
+        t = spec.transport
+        self._cls = algorithm(t.cc)
+        pairs = {(m.src, m.dst) for m in spec.schedule.moves}
+        self._longest = max((self._path(a, b) for a, b in sorted(pairs)), key=_rtt)
+        self._make = QueuePairs(
+            kind=t.kind,
+            mtu=t.mtu,
+            cls=self._cls,
+            cc_params=t.cc_params,
+            options=t.options,
+            longest=self._longest,
+            sink=sink,
+        )
+        self._receiving: dict[int, ReceiverControl | None] = {}
         self._qpn = _FIRST_QPN
 
     def connect(self, src: int, dst: int, index: int) -> Connection:
@@ -65,83 +71,51 @@ class Connector:
             src_mac=a.mac, dst_mac=_next_mac(a, b), src_ip=a.ip, dst_ip=b.ip, dest_qpn=qpn, tos=tos(DATA, ECT0)
         )
 
+    def _path(self, mine: int, other: int) -> PathInfo:
+        spec, t = self.spec, self.spec.transport
+        return path_info(
+            self._cls,
+            kind=t.kind,
+            mtu=t.mtu,
+            rate_bps=spec.hosts[mine].rate_bps,
+            base_rtt_ns=spec.base_rtt_ns[mine][other],
+            hops=spec.hops[mine][other],
+            ack_every=t.options["ack_every"],
+            quantum_ns=spec.quantum_ns,
+            trimming=t.options["trimming"],
+        )
+
+    def _receiver_half(self, rank: int) -> ReceiverControl | None:
+        """The one of that host, made at its first use with the host's own line rate."""
+        if rank not in self._receiving:
+            path = max((self._path(rank, b) for b in range(len(self.spec.hosts)) if b != rank), key=_rtt)
+            made = self._receiving[rank] = self._make.receiving(path)
+            if made is not None:
+                self.nics[rank].receiving = ReceivingPort(made)
+        return self._receiving[rank]
+
     def _queue_pair(
         self, mine: int, other: int, qpn: int, peer: int, psns: tuple[int, int], label: str, rng: Rng
     ) -> QueuePair:
-        t = self.spec.transport
-        opt = t.options
-        roce = t.kind == "roce"
-        data = Opcode.RC_WRITE_MIDDLE if roce else Opcode.MRC_WRITE_MIDDLE
-        wire = wire_bytes(data, t.mtu)
-        rate = self.spec.hosts[mine].rate_bps
-        # What a sender sees on an empty fabric: acknowledgements wait for a few packets, and loops for their quantum.
-        patience = (opt["ack_every"] - 1) * wire * 8_000_000_000 // rate + 2 * self.spec.quantum_ns
-        path = PathInfo(
-            line_rate_bps=rate,
-            base_rtt_ns=self.spec.base_rtt_ns[mine][other] + patience,
-            mtu_bytes=t.mtu,
-            wire_mtu_bytes=wire,
-            hops=self.spec.hops[mine][other],
-        )
-        cc = create(t.cc, path=path, params=t.cc_params, preset=t.cc_preset)
-        common: dict[str, Any] = {
-            "qpn": qpn,
-            "peer_qpn": peer,
-            "label": label,
-            "mtu": t.mtu,
-            "cc": cc,
-            "memory": self.memories[mine],
-            "sink": self.sink,
-            "first_psn": psns[0],
-            "peer_first_psn": psns[1],
-        }
-        every_ack = cc.feedback is Feedback.ACK
-        if roce:
-            bdp_packets = max(1, -(-path.bdp_bytes // path.wire_mtu_bytes))
-            selective = opt["recovery"] == "selective"
-            return RcQueuePair(
-                **common,
-                sport=SPORT_MIN + rng.below(_PORTS),
-                options=RcOptions(
-                    recovery=opt["recovery"],
-                    ack_every=1 if every_ack else opt["ack_every"],
-                    timeout_ns=opt["timeout_ns"],
-                    adaptive=opt["adaptive_timeout"],
-                    retry_count=opt["retry_count"],
-                    cnp_interval_ns=opt["cnp_interval_ns"] if cc.feedback is Feedback.CNP else 0,
-                    window_cap=2 * bdp_packets if selective and opt["bdp_cap"] else None,
-                    echo_ecn=every_ack,
-                ),
-            )
-        if t.kind != "mrc":
-            raise TrafficError(f"no packet transport {t.kind!r}", where="--transport", remedy="choose roce or mrc")
-        given = opt.get("entropy_values", {}).get(f"{mine}-{other}")
-        evs = given or [SPORT_MIN + p for p in rng.shuffled(range(_PORTS))[: opt["entropy"]]]
-        sink = self.sink
-
-        def note(now: int, ev: int, state: PathState, why: str) -> None:
-            sink.log.append({"time_ns": now, "kind": "path", "flow": label, "ev": ev, "state": state.value, "why": why})
-
-        paths = make_paths(
-            opt["spray"],
-            evs=evs,
+        options = self.spec.transport.options
+        key = f"{mine}-{other}"
+        return self._make.make(
+            qpn=qpn,
+            peer_qpn=peer,
+            label=label,
+            path=self._path(mine, other),
+            memory=self.memories[mine],
+            first_psn=psns[0],
+            peer_first_psn=psns[1],
             rng=rng,
-            note=note,
-            base_rtt_ns=path.base_rtt_ns,
-            probe_ns=opt["probe_ns"],
-            probes_needed=opt["probes_needed"],
-            min_active=opt["min_active"],
+            receiving=self._receiver_half(mine),
+            evs=options.get("entropy_values", {}).get(key),
+            orders=[(int(at), int(ev), bool(no)) for at, ev, no in options.get("path_orders", {}).get(key, ())],
         )
-        return MrcQueuePair(
-            **common,
-            paths=paths,
-            options=MrcOptions(
-                ack_every=opt["ack_every"],
-                rto_ns=opt["timeout_ns"],
-                retry_count=opt["retry_count"],
-                reorder_ns=opt["reorder_ns"],
-            ),
-        )
+
+
+def _rtt(path: PathInfo) -> int:
+    return path.base_rtt_ns
 
 
 def _next_mac(a: HostSpec, b: HostSpec) -> str:

@@ -11,6 +11,7 @@ from traffic.agent.packet_socket import PacketSocket
 from traffic.agent.spec import HostRecord
 from traffic.packet.codec import WIRE_OVERHEAD_BYTES, FlowTemplate, Packet
 from traffic.transport.base import NEVER, Outgoing, QueuePair
+from traffic.transport.receiving import ReceivingPort
 
 
 class Nic:
@@ -34,6 +35,7 @@ class Nic:
         self.ready = NEVER
         self.timer = NEVER
         self.paths: dict[tuple[int, int], int] = {}
+        self.receiving: ReceivingPort | None = None
 
     def add(self, qp: QueuePair, template: FlowTemplate, peer_rank: int) -> None:
         """Serve a queue pair; `template` makes the frames to its peer."""
@@ -41,6 +43,8 @@ class Nic:
         self.by_qpn[qp.qpn] = qp
         self.templates[qp.qpn] = template
         self.peers[qp.qpn] = peer_rank
+        if self.receiving is not None:
+            self.receiving.add(qp)
 
     def receive(self, packet: Packet, now: int, at: int) -> QueuePair | None:
         """Give a packet to its queue pair; None if it is nobody's."""
@@ -53,6 +57,8 @@ class Nic:
 
     def expire(self, now: int) -> list[QueuePair]:
         """Run all timers that are due; the queue pairs that had one."""
+        if self.receiving is not None:
+            self.receiving.expire(now)
         fired = [qp for qp in self.queue_pairs if qp.next_timer() <= now]
         for qp in fired:
             qp.expire(now)
@@ -60,6 +66,8 @@ class Nic:
 
     def transmit(self, now: int, until: int) -> None:
         """Send all control packets, and the data packets whose turn on the line comes before `until`."""
+        if self.receiving is not None:
+            self.receiving.answer()
         for qp in self.queue_pairs:
             while qp.control:
                 self._send(qp, qp.control.popleft(), control=True)
@@ -77,10 +85,12 @@ class Nic:
                 break
             packet = qp.emit(now if self.free_at < now else int(self.free_at))
             self._send(qp, packet, control=False)
+            while qp.control:
+                self._send(qp, qp.control.popleft(), control=True)
         if self.socket.room < self.socket.batch:
             self._flush()
         self.ready = NEVER
-        self.timer = NEVER
+        self.timer = NEVER if self.receiving is None else self.receiving.next_timer()
         for qp in pairs:
             ready = qp.ready_at(now)
             if ready < self.ready:

@@ -28,14 +28,14 @@ class HostSpec:
 class TransportSpec:
     """The transport and its parameters, all resolved (nothing left to a default of the worker).
 
-    `kind` roce | mrc | tcp; `mtu` bytes of payload a packet; `cc` name and `cc_params`; `options` the transport's own
-    (recovery, qps, spray, entropy set size, acknowledgement interval, time-outs ...).
+    `kind` roce | mrc | tcp; `mtu` bytes of payload a packet; `cc` name (or FILE.py:Class) and `cc_params`; `options` the
+    transport's own (recovery, qps, spray, acknowledgement interval, time-outs ...), and for mrc by pair of ranks, "src-dst":
+    `entropy_values`, and `path_orders` of the controller (when, value, whether denied).
     """
 
     kind: str
     mtu: int
     cc: str
-    cc_preset: str | None = None
     cc_params: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
 

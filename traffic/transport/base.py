@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from traffic.congestion.base import CongestionControl
+from traffic.congestion.base import CongestionControl, ReceiverControl
 from traffic.errors import TrafficError
 from traffic.packet.codec import Packet
 from traffic.packet.dscp import CONTROL, DATA, ECT0, tos
@@ -104,6 +104,31 @@ class Sink:
     naks_sent: int = 0
 
 
+class EventLog:
+    """Leaves the events of one queue pair for events.jsonl."""
+
+    def __init__(self, sink: Sink, qpn: int, label: str, merge_ns: int) -> None:
+        self._rows = sink.log
+        self._qpn = qpn
+        self._label = label
+        self._merge_ns = merge_ns
+        self._open: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def note(self, now: int, kind: str, **fields: Any) -> dict[str, Any]:
+        """One event."""
+        event = {"time_ns": now, "kind": kind, "qp": self._qpn, "flow": self._label, **fields}
+        self._rows.append(event)
+        return event
+
+    def tally(self, now: int, kind: str, why: str, **fields: Any) -> None:
+        """One event; what comes again for the same reason within a base round trip adds to the `count` of the first."""
+        event = self._open.get((kind, why))
+        if event is not None and now - event["time_ns"] <= self._merge_ns:
+            event["count"] += 1
+        else:
+            self._open[kind, why] = self.note(now, kind, why=why, count=1, **fields)
+
+
 class Memory:
     """Registered memory of one host: R_Key → (virtual address of its first byte, bytes, may be written)."""
 
@@ -131,7 +156,11 @@ class Memory:
 
 
 class QueuePair(ABC):
-    """One end of a connection; both ends can ask and answer."""
+    """One end of a connection; both ends can ask and answer.
+
+    `receiving` is the receiver's half of congestion control, one for all queue pairs that end at a host; None where the
+    algorithm has none.
+    """
 
     def __init__(
         self,
@@ -144,6 +173,7 @@ class QueuePair(ABC):
         memory: Memory,
         sink: Sink,
         first_psn: int,
+        receiving: ReceiverControl | None = None,
     ) -> None:
         self.qpn = qpn
         self.peer_qpn = peer_qpn
@@ -153,6 +183,8 @@ class QueuePair(ABC):
         self.memory = memory
         self.sink = sink
         self.psn0 = first_psn
+        self.receiving = receiving
+        self.log = EventLog(sink, qpn, label, cc.path.base_rtt_ns)
         self.control: deque[Outgoing] = deque()
         self.failed: TrafficError | None = None
         self.flow = -1
@@ -167,7 +199,7 @@ class QueuePair(ABC):
 
     @abstractmethod
     def ready_at(self, now: int) -> int:
-        """When a data packet may leave: `now` or earlier for at once, `NEVER` while the window or an empty queue forbids."""
+        """When a data packet may leave: `now` or earlier for at once, `NEVER` while window, credit or an empty queue forbid."""
 
     @abstractmethod
     def emit(self, now: int) -> Outgoing:
@@ -190,6 +222,14 @@ class QueuePair(ABC):
     def idle(self) -> bool:
         """Whether everything posted was acknowledged."""
 
+    def notify(self) -> None:
+        """Send the peer a congestion notification packet. Raises TrafficError where the transport has none."""
+        raise TrafficError("this transport has no notification packets", where=self.label, remedy="use RC")
+
+    def grant(self, size: int) -> None:
+        """Send the peer `size` bytes of credit more. Raises TrafficError where the transport carries none."""
+        raise TrafficError("this transport carries no credits", where=self.label, remedy="use RC or MRC")
+
     def pace(self, now: int, wire_bytes: int) -> None:
         """Charge one packet to the pacer."""
         rate = self.cc.rate_bps
@@ -202,7 +242,3 @@ class QueuePair(ABC):
         if self.failed is None:
             self.failed = TrafficError(what, where=self.label, remedy=remedy)
             self.sink.failures.append(self.failed)
-
-    def note(self, now: int, kind: str, **fields: Any) -> None:
-        """Leave an event for events.jsonl."""
-        self.sink.log.append({"time_ns": now, "kind": kind, "qp": self.qpn, "flow": self.label, **fields})

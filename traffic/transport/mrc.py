@@ -1,15 +1,19 @@
-"""MRC, the multipath reliable connection: a sender and a receiver behind one queue pair number, on all paths at once."""
+"""MRC, the multipath reliable connection: a sender and a receiver behind one queue pair number, on all paths at once.
+
+Receiver credits (Ultra Ethernet's RCCC and its kin) travel in fields of our own, see `packet/mrc_headers.py`.
+"""
 
 from __future__ import annotations
 
-from traffic.congestion.base import CongestionControl
+from traffic.congestion.base import CongestionControl, Feedback, ReceiverControl
 from traffic.packet.codec import Packet
 from traffic.packet.mrc_headers import unpack_nack, unpack_sack
 from traffic.packet.opcodes import Opcode
 from traffic.transport.base import NEVER, Memory, Outgoing, QueuePair, Sink, WorkRequest
 from traffic.transport.mrc_receiver import MrcReceiver
-from traffic.transport.mrc_sender import MrcOptions, MrcSender
-from traffic.transport.spray import PathSet
+from traffic.transport.mrc_sender import MrcSender
+from traffic.transport.options import MrcOptions
+from traffic.transport.paths import PathSet
 
 
 class MrcQueuePair(QueuePair):
@@ -29,30 +33,48 @@ class MrcQueuePair(QueuePair):
         peer_first_psn: int,
         paths: PathSet,
         options: MrcOptions,
+        receiving: ReceiverControl | None = None,
     ) -> None:
         super().__init__(
-            qpn=qpn, peer_qpn=peer_qpn, label=label, mtu=mtu, cc=cc, memory=memory, sink=sink, first_psn=first_psn
+            qpn=qpn,
+            peer_qpn=peer_qpn,
+            label=label,
+            mtu=mtu,
+            cc=cc,
+            memory=memory,
+            sink=sink,
+            first_psn=first_psn,
+            receiving=receiving,
         )
         self.overhead = cc.path.wire_mtu_bytes - cc.path.mtu_bytes
         self.sender = MrcSender(
-            peer_qpn=peer_qpn, mtu=mtu, psn0=first_psn, cc=cc, paths=paths, options=options, sink=sink
+            peer_qpn=peer_qpn, mtu=mtu, psn0=first_psn, cc=cc, paths=paths, options=options, sink=sink, log=self.log
         )
         self.receiver = MrcReceiver(
-            mine=qpn, peer_qpn=peer_qpn, mtu=mtu, psn0=peer_first_psn, memory=memory, options=options, sink=sink
+            mine=qpn,
+            peer_qpn=peer_qpn,
+            mtu=mtu,
+            psn0=peer_first_psn,
+            memory=memory,
+            options=options,
+            sink=sink,
+            control=self.control,
+            receiving=receiving,
+            credit=cc.feedback is Feedback.CREDIT,
         )
 
     def post(self, work: WorkRequest, now: int) -> None:
         self.sender.post(work, now)
         self._check()
+        self._ask(now)
 
     def ready_at(self, now: int) -> int:
         return NEVER if self.failed is not None else self.sender.ready_at(self.next_send)
 
     def emit(self, now: int) -> Outgoing:
         packet = self.sender.emit(now)
-        size = len(packet.payload)
-        self.cc.sent(now=now, size=size)
-        self.pace(now, size + self.overhead)
+        self.pace(now, len(packet.payload) + self.overhead)
+        self._ask(now)
         return packet
 
     def receive(self, packet: Packet, now: int, at: int) -> None:
@@ -63,32 +85,42 @@ class MrcQueuePair(QueuePair):
         elif op == Opcode.MRC_NACK:
             self.sender.nacked(unpack_nack(packet.ext), now)
         elif op == Opcode.MRC_PROBE:
-            self.receiver.probe(packet, self.control)
-        elif op == Opcode.CNP:
-            self.cc.marked(now=now)
+            self.receiver.probe(packet, now)
+            return
         else:
-            self.receiver.data(packet, at, self.control)
+            self.receiver.data(packet, now, at)
+            self._check()
+            return
         self._check()
+        self._ask(now)
 
     def _check(self) -> None:
         error = self.sender.error or self.receiver.error
         if error is not None:
             self.fail(*error)
 
+    def grant(self, size: int) -> None:
+        self.receiver.grant(size)
+
+    def _ask(self, now: int) -> None:
+        if self.sender.asker is not None and (request := self.sender.ask(now)) is not None:
+            self.control.append(request)
+
     def next_timer(self) -> int:
         timer = self.cc.next_timer()
-        due = min(self.sender.deadline, self.sender.paths.next_probe)
+        sender = self.sender
+        due = min(sender.deadline, sender.paths.next_probe, sender.paths.next_order)
+        if sender.asker is not None and sender.asker.repeat_at < due:
+            due = sender.asker.repeat_at
         return due if timer is None or due < timer else timer
 
     def expire(self, now: int) -> None:
         timer = self.cc.next_timer()
         if timer is not None and timer <= now:
             self.cc.expired(now=now)
+        self.sender.paths.obey(now)
         if self.sender.deadline <= now:
-            before = self.sender.retries
             self.sender.expire(now)
-            if self.sender.retries > before:
-                self.note(now, "timeout", una=self.sender.una, sent=self.sender.nxt)
             self._check()
         if self.sender.paths.next_probe <= now:
             probe = self.sender.probe(now) if not self.idle else None
@@ -96,6 +128,7 @@ class MrcQueuePair(QueuePair):
                 self.control.append(probe)
             elif self.idle:
                 self.sender.paths.next_probe = NEVER
+        self._ask(now)
 
     @property
     def idle(self) -> bool:

@@ -1,7 +1,7 @@
 """The sending half of an MRC queue pair: every packet on another path, only the lost one resent.
 
-Loss is learned from a NACK (trimmed packet), from packets sent later that were acknowledged more than a reordering
-window ago (as RACK, RFC 8985, infers it), or from the timer; a clear bit in a SACK bitmap says nothing by itself
+Loss is learned from a NACK (a trimmed packet, or one the receiver had no room for), from packets sent a reordering window later
+that were acknowledged (as RACK, RFC 8985, infers it), or from the timer; a clear bit in a SACK bitmap says nothing by itself
 (UEC 1.0, PDS). `una` is the oldest sequence number not acknowledged; bit i of `known` says that `una + i` was.
 """
 
@@ -11,41 +11,32 @@ from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 
-from traffic.congestion.base import CongestionControl, Loss
+from traffic.congestion.base import CongestionControl, Feedback, Loss
 from traffic.packet.headers import pack_immdt, pack_reth
 from traffic.packet.mrc_headers import (
+    CC_CREDIT,
     MPR_UNIT,
     Nack,
     NackReason,
     PathMark,
     Probe,
     Sack,
+    pack_credit_request,
+    pack_credit_target,
     pack_meth,
     pack_probe,
 )
-from traffic.packet.opcodes import FLAG_RTX, Opcode, psn_diff
-from traffic.transport.base import NEVER, TOS_CONTROL, TOS_DATA, Outgoing, Sink, Verb, WorkRequest
-from traffic.transport.spray import Mark, PathSet
+from traffic.packet.opcodes import FLAG_RTX, FLAG_TS, Opcode, psn_diff
+from traffic.transport.base import NEVER, TOS_CONTROL, TOS_DATA, EventLog, Outgoing, Sink, Verb, WorkRequest
+from traffic.transport.credit import CreditAsker
+from traffic.transport.message import packets_of
+from traffic.transport.options import MrcOptions
+from traffic.transport.paths import Mark, PathSet
 
-_LOSS = {NackReason.TRIMMED: Loss.TRIM, NackReason.TRIMMED_LAST_HOP: Loss.TRIM_LAST_HOP}
-
-
-@dataclass(frozen=True, slots=True)
-class MrcOptions:
-    """How an MRC queue pair behaves; times in fabric ns.
-
-    `ack_every` packets a SACK (one at once for a marked or last packet); `rto_ns` the retransmission timer, doubled after
-    `linear_retries` fruitless ones, `retry_count` of them end the connection; `reorder_ns` how much later than another a
-    packet may arrive before it counts as lost; `max_psn_range` packets between the oldest unacknowledged and the newest.
-    """
-
-    ack_every: int = 4
-    rto_ns: int = 524_288
-    linear_retries: int = 7
-    retry_count: int = 25
-    reorder_ns: int = 20_000
-    max_psn_range: int = 128 * MPR_UNIT
-    trimming: bool = False
+_LOSS: dict[int, Loss] = {NackReason.TRIMMED: Loss.TRIM, NackReason.TRIMMED_LAST_HOP: Loss.TRIM_LAST_HOP}
+_FATAL = frozenset((NackReason.UNEXP_EVENT,))
+_REASONS = {int(reason): reason.name.lower() for reason in NackReason}
+_MOST_DOUBLINGS = 6
 
 
 @dataclass(slots=True)
@@ -69,6 +60,7 @@ class MrcSender:
         paths: PathSet,
         options: MrcOptions,
         sink: Sink,
+        log: EventLog,
     ) -> None:
         self.peer_qpn = peer_qpn
         self.mtu = mtu
@@ -77,6 +69,12 @@ class MrcSender:
         self.paths = paths
         self.opt = options
         self.sink = sink
+        self.log = log
+        self.asker = CreditAsker(cc, repeat_ns=options.rto_ns) if cc.feedback is Feedback.CREDIT else None
+        self.psn_range = options.max_psn_range
+        self.penalty = 0
+        self.backlog = 0
+        self.in_flight = 0
         self.work: list[WorkRequest] = []
         self.firsts: list[int] = []
         self.done = 0
@@ -101,23 +99,20 @@ class MrcSender:
             return
         work.first = self.end
         work.posted_ns = now
-        work.packets = max(1, -(-len(work.local) // self.mtu))
+        work.packets = packets_of(len(work.local), self.mtu)
         self.end += work.packets
+        self.backlog += len(work.local)
         self.work.append(work)
         self.firsts.append(work.first)
 
     def ready_at(self, next_send: int) -> int:
         """When the next packet may leave."""
-        if not self.lost and (self.nxt >= self.end or self.nxt - self.una >= self.opt.max_psn_range):
+        if not self.lost and (self.nxt >= self.end or self.nxt - self.una >= self.psn_range):
             return NEVER
-        window = self.cc.window_bytes
-        flight = len(self.flights)
-        if window is not None and flight > 0 and (flight + 1) * self.mtu > window:
-            return NEVER
-        return next_send
+        return next_send if self.cc.may_send(in_flight=self.in_flight, size=self.mtu) else NEVER
 
     def emit(self, now: int) -> Outgoing:
-        """The next packet, a lost one first, on the path the policy picks."""
+        """The next packet, a lost one first, on the path the policy picks; congestion control is told."""
         again = bool(self.lost)
         if again:
             seq = self.lost.popleft()
@@ -134,8 +129,17 @@ class MrcSender:
         index = seq - work.first
         start = index * self.mtu
         payload = work.local[start : start + self.mtu]
-        self.flights[seq] = _Flight(now, ev, again, len(payload))
-        ext = pack_meth(number, number) + pack_reth(work.remote_va + start, work.rkey, len(work.local))
+        size = len(payload)
+        self.flights[seq] = _Flight(now, ev, again, size)
+        self.in_flight += size
+        self.backlog -= size
+        flags = FLAG_RTX if again else 0
+        ext = pack_meth(number, number)
+        self.cc.sent(now=now, size=size)
+        if self.asker is not None:
+            ext += pack_credit_target(self.asker.target(self.backlog))
+            flags |= FLAG_TS
+        ext += pack_reth(work.remote_va + start, work.rkey, len(work.local))
         if index == work.packets - 1:
             imm = work.verb is Verb.WRITE_IMM
             if imm:
@@ -148,7 +152,7 @@ class MrcSender:
             opcode = Opcode.MRC_WRITE_MIDDLE if index else Opcode.MRC_WRITE_FIRST
         psn = self.psn0 + seq & 0xFFFFFF
         ask = self.ready_at(now) == NEVER
-        return Outgoing(opcode, self.peer_qpn, psn, ext, payload, ev, ask, TOS_DATA, False, FLAG_RTX if again else 0)
+        return Outgoing(opcode, self.peer_qpn, psn, ext, payload, ev, ask, TOS_DATA, False, flags)
 
     def _seq(self, psn: int) -> int:
         return self.una + psn_diff(psn, self.psn0 + self.una & 0xFFFFFF)
@@ -157,11 +161,19 @@ class MrcSender:
         """A SACK arrived."""
         if sack.probe:
             self._probed(sack, now)
+        if sack.mpr:
+            self.psn_range = sack.mpr * MPR_UNIT
+        if sack.cc_type == CC_CREDIT:
+            if self.asker is not None:
+                self.asker.credited(sack.rcvd_bytes, now)
+        elif sack.rcv_cwnd_pen != self.penalty:
+            self.penalty = sack.rcv_cwnd_pen
+            self.cc.penalised(now=now, penalty=self.penalty)
         cack = self._seq(sack.cack_psn)
         trigger = cack + sack.ack_psn_offset
         if cack >= self.nxt:
             return
-        flight = self.flights.get(trigger)
+        flight = self.flights.get(trigger) if sack.entropy else None
         rtt = None
         if flight is not None and not flight.again:
             rtt = self.last_rtt_ns = max(1, at - flight.sent_at)
@@ -173,14 +185,13 @@ class MrcSender:
         fresh = bits & ~self.known
         ce = sack.m == PathMark.SKIP_ONCE
         if sack.entropy and not sack.probe:
-            self.paths.feedback(now, sack.entropy, Mark.ECN if ce else Mark.CLEAN)
+            bad = sack.m == PathMark.ALWAYS_SKIP
+            self.paths.feedback(now, sack.entropy, Mark.ECN if ce else Mark.LOSS if bad else Mark.CLEAN)
         size = 0
         if fresh:
             size = self._take(fresh, bits)
             self._complete(at)
             self.retries = 0
-        if sack.rcv_cwnd_pen:
-            self.cc.penalised(now=now, penalty=sack.rcv_cwnd_pen)
         if size or rtt is not None:
             self.cc.acked(now=now, size=size, rtt_ns=rtt, ce=ce)
         self._infer(now)
@@ -189,7 +200,7 @@ class MrcSender:
     def _take(self, fresh: int, bits: int) -> int:
         """Note what arrived; the payload bytes of the packets that were in flight."""
         una, flights = self.una, self.flights
-        size = 0
+        size = unneeded = 0
         while fresh:
             low = fresh & -fresh
             fresh ^= low
@@ -198,13 +209,22 @@ class MrcSender:
                 size += flight.size
                 if flight.sent_at > self.newest_acked and not flight.again:
                     self.newest_acked = flight.sent_at
+        self.in_flight -= size
         self.known |= bits
         ones = (~self.known & self.known + 1).bit_length() - 1
         self.known >>= ones
         self.una = una + ones
         if self.lost:
-            self.lost = deque(s for s in self.lost if s >= self.una and not self.known >> s - self.una & 1)
+            for seq in [s for s in self.lost if s < self.una or self.known >> s - self.una & 1]:
+                self.lost.remove(seq)
+                unneeded += self._size(seq)
+            self.backlog -= unneeded
         return size
+
+    def _size(self, seq: int) -> int:
+        """Payload bytes of a sequence number."""
+        work = self.work[bisect_right(self.firsts, seq) - 1]
+        return min(self.mtu, len(work.local) - (seq - work.first) * self.mtu)
 
     def _complete(self, at: int) -> None:
         while self.done < len(self.work):
@@ -223,10 +243,13 @@ class MrcSender:
             seq, flight = next(iter(self.flights.items()))
             if flight.sent_at >= horizon:
                 break
+            self.log.tally(now, "lost", "overtaken", psn=self.psn0 + seq & 0xFFFFFF, ev=flight.ev)
             self._lose(seq, now, Loss.NACK, Mark.LOSS)
 
     def _lose(self, seq: int, now: int, kind: Loss, mark: Mark | None) -> None:
         flight = self.flights.pop(seq)
+        self.in_flight -= flight.size
+        self.backlog += flight.size
         self.lost.append(seq)
         if mark is not None:
             self.paths.feedback(now, flight.ev, mark)
@@ -234,15 +257,21 @@ class MrcSender:
 
     def nacked(self, nack: Nack, now: int) -> None:
         """A NACK arrived: that packet, and only that, goes again."""
+        why = _REASONS.get(nack.reason, f"reason {nack.reason:#04x}")
+        self.log.tally(now, "nack", why, psn=nack.nack_psn, ev=nack.entropy)
+        if nack.reason in _FATAL:
+            self.error = (f"the receiver refused a packet: {why}", "check remote address, length and R_Key")
+            return
         seq = self._seq(nack.nack_psn)
         if seq not in self.flights:
             return
-        kind = _LOSS.get(NackReason(nack.reason), Loss.NACK) if nack.reason in _LOSS else Loss.NACK
+        kind = _LOSS.get(nack.reason, Loss.NACK)
         self._lose(seq, now, kind, Mark.TRIM if kind is Loss.TRIM else None)
         self._rearm(now)
 
     def _timeout(self) -> int:
-        return self.opt.rto_ns << min(6, max(0, self.retries - self.opt.linear_retries))
+        doublings = min(_MOST_DOUBLINGS, max(0, self.retries - self.opt.linear_retries)) if self.opt.adaptive else 0
+        return self.opt.rto_ns << doublings
 
     def _rearm(self, now: int) -> None:
         oldest = next(iter(self.flights.values()), None)
@@ -256,6 +285,7 @@ class MrcSender:
             self.retries += 1
             work = self.work[self.done]
             work.timeouts += 1
+            self.log.note(now, "timeout", una=self.una, sent=self.nxt, packets=len(late), retry=self.retries)
             if self.retries > self.opt.retry_count:
                 self.error = (
                     f"no acknowledgement after {self.opt.retry_count} retries: sent {self.nxt} packets, {self.una} "
@@ -281,6 +311,14 @@ class MrcSender:
         self.probes[self.probe_id] = (ev, now)
         ext = pack_probe(Probe(self.probe_id))
         return Outgoing(Opcode.MRC_PROBE, self.peer_qpn, 0, ext, b"", ev, False, TOS_CONTROL)
+
+    def ask(self, now: int) -> Outgoing | None:
+        """A request for credit in a packet of its own, where one is due."""
+        total = self.asker.ask(now, self.backlog) if self.asker is not None else None
+        if total is None:
+            return None
+        ext = pack_credit_request(total)
+        return Outgoing(Opcode.MRC_PROBE, self.peer_qpn, 0, ext, b"", self.paths.next(now), False, TOS_CONTROL)
 
     def _probed(self, sack: Sack, now: int) -> None:
         asked = self.probes.pop(sack.spdcid, None)

@@ -1,20 +1,30 @@
-"""RC, the reliable connection of RoCE v2: a requester and a responder behind one queue pair number, on one path."""
+"""RC, the reliable connection of RoCE v2: a requester and a responder behind one queue pair number, on one path.
+
+Receiver credits, which no standard carries over RC, travel in small messages of our own (opcode CREDIT, `packet/headers.py`):
+the requester asks for a total, the responder's side answers with the total granted.
+"""
 
 from __future__ import annotations
 
-from traffic.congestion.base import CongestionControl
+from traffic.congestion.base import CongestionControl, Feedback, ReceiverControl
 from traffic.packet.codec import Packet
-from traffic.packet.headers import unpack_aeth
+from traffic.packet.headers import pack_creth, unpack_aeth, unpack_creth
 from traffic.packet.opcodes import Opcode
-from traffic.transport.base import NEVER, Memory, Outgoing, QueuePair, Sink, WorkRequest
-from traffic.transport.rc_requester import RcOptions, Requester
+from traffic.transport.base import NEVER, TOS_CONTROL, Memory, Outgoing, QueuePair, Sink, WorkRequest
+from traffic.transport.credit import CreditAsker, CreditGiver
+from traffic.transport.options import RcOptions
+from traffic.transport.rc_requester import Requester
 from traffic.transport.rc_responder import Responder
 
 _RESPONSES = frozenset(range(Opcode.RC_READ_RESPONSE_FIRST, Opcode.RC_ATOMIC_ACKNOWLEDGE + 1)) - {Opcode.RC_ACKNOWLEDGE}
+_CNP_RESERVED = bytes(16)
 
 
 class RcQueuePair(QueuePair):
-    """`sport` is the queue pair's one UDP source port, so ECMP keeps it on one path."""
+    """`sport` is the queue pair's one UDP source port, so ECMP keeps it on one path.
+
+    Rate, window and credit bind requests; READ responses obey the rate alone.
+    """
 
     def __init__(
         self,
@@ -30,13 +40,30 @@ class RcQueuePair(QueuePair):
         peer_first_psn: int,
         sport: int,
         options: RcOptions,
+        receiving: ReceiverControl | None = None,
     ) -> None:
         super().__init__(
-            qpn=qpn, peer_qpn=peer_qpn, label=label, mtu=mtu, cc=cc, memory=memory, sink=sink, first_psn=first_psn
+            qpn=qpn,
+            peer_qpn=peer_qpn,
+            label=label,
+            mtu=mtu,
+            cc=cc,
+            memory=memory,
+            sink=sink,
+            first_psn=first_psn,
+            receiving=receiving,
         )
         self.sport = sport
+        self.overhead = cc.path.wire_mtu_bytes - cc.path.mtu_bytes
         self.requester = Requester(
-            peer_qpn=peer_qpn, sport=sport, mtu=mtu, psn0=first_psn, cc=cc, options=options, sink=sink
+            peer_qpn=peer_qpn,
+            sport=sport,
+            mtu=mtu,
+            psn0=first_psn,
+            cc=cc,
+            options=options,
+            sink=sink,
+            log=self.log,
         )
         self.responder = Responder(
             mine=qpn,
@@ -48,9 +75,14 @@ class RcQueuePair(QueuePair):
             options=options,
             sink=sink,
         )
+        self.asker: CreditAsker | None = None
+        if cc.feedback is Feedback.CREDIT:
+            self.asker = CreditAsker(cc, repeat_ns=options.timeout_ns, step_bytes=options.ack_every * mtu)
+        self.giver = CreditGiver()
 
     def post(self, work: WorkRequest, now: int) -> None:
         self.requester.post(work, now)
+        self._ask(now)
 
     def ready_at(self, now: int) -> int:
         if self.failed is not None:
@@ -67,45 +99,91 @@ class RcQueuePair(QueuePair):
             packet = self.requester.emit(now)
         size = len(packet.payload)
         self.cc.sent(now=now, size=size)
-        self.pace(now, size + self.path_overhead)
+        self.pace(now, size + self.overhead)
+        self._ask(now)
         return packet
 
-    @property
-    def path_overhead(self) -> int:
-        """Wire bytes of a full packet beside its payload."""
-        return self.cc.path.wire_mtu_bytes - self.cc.path.mtu_bytes
-
     def receive(self, packet: Packet, now: int, at: int) -> None:
+        if packet.trimmed:
+            return  # RC knows no trimming: a frame without a good ICRC
         op = packet.opcode
         if op == Opcode.RC_ACKNOWLEDGE:
             self.requester.acknowledge(packet.psn, unpack_aeth(packet.ext), packet.becn, now, at)
         elif op == Opcode.CNP:
             self.cc.marked(now=now)
+        elif op == Opcode.CREDIT:
+            self._credit(packet, now)
         elif op in _RESPONSES:
             self.requester.response(op, packet.psn, packet.ext, packet.payload, now, at)
         else:
+            if self.receiving is not None:
+                self.receiving.arrived(
+                    now=now,
+                    qp=self.qpn,
+                    size=len(packet.payload),
+                    ce=packet.ecn == 3,
+                    credit_target=self.giver.target,
+                )
             self.responder.request(packet, now, at, self.control)
             return
         self.last_rtt_ns = self.requester.last_rtt_ns
         self._check()
+        self._ask(now)
 
     def _check(self) -> None:
         if self.requester.error is not None and self.failed is None:
             self.fail(*self.requester.error)
 
+    def notify(self) -> None:
+        self.sink.cnp_sent += 1
+        self.control.append(
+            Outgoing(Opcode.CNP, self.peer_qpn, 0, _CNP_RESERVED, b"", self.sport, False, TOS_CONTROL, True)
+        )
+
+    # -- credits -------------------------------------------------------------------------------------------------------
+
+    def grant(self, size: int) -> None:
+        self.giver.bytes += size
+        self._send_credit(grant=True, total=self.giver.total)
+
+    def _ask(self, now: int) -> None:
+        if self.asker is not None:
+            total = self.asker.ask(now, self.requester.backlog)
+            if total is not None:
+                self._send_credit(grant=False, total=total)
+
+    def _credit(self, packet: Packet, now: int) -> None:
+        grant, total = unpack_creth(packet.ext)
+        if grant:
+            if self.asker is not None:
+                self.asker.credited(total, now)
+        elif self.receiving is not None:
+            news = self.giver.asked(total)
+            self.receiving.requested(now=now, qp=self.qpn, credit_target=self.giver.target)
+            if not news:  # asked again: perhaps a grant was lost
+                self._send_credit(grant=True, total=self.giver.total)
+
+    def _send_credit(self, *, grant: bool, total: int) -> None:
+        ext = pack_creth(grant=grant, total=total)
+        self.control.append(Outgoing(Opcode.CREDIT, self.peer_qpn, 0, ext, b"", self.sport, False, TOS_CONTROL))
+
+    # -- timers --------------------------------------------------------------------------------------------------------
+
     def next_timer(self) -> int:
         timer = self.cc.next_timer()
-        deadline = self.requester.deadline
-        return deadline if timer is None or deadline < timer else timer
+        due = self.requester.deadline
+        if self.asker is not None and self.asker.repeat_at < due:
+            due = self.asker.repeat_at
+        return due if timer is None or due < timer else timer
 
     def expire(self, now: int) -> None:
         timer = self.cc.next_timer()
         if timer is not None and timer <= now:
             self.cc.expired(now=now)
         if self.requester.deadline <= now:
-            self.note(now, "timeout", una=self.requester.una, sent=self.requester.high)
             self.requester.expire(now)
             self._check()
+        self._ask(now)
 
     @property
     def idle(self) -> bool:

@@ -17,9 +17,6 @@ from traffic.transport.base import Memory, WorkRequest
 HEADER: Final = struct.Struct("!IIQI")
 """Move, R_Key, virtual address, bytes that follow."""
 
-CHUNK: Final = 1 << 20
-"""Most bytes handed to the kernel at once."""
-
 CA_STATES: Final = ("open", "disorder", "cwr", "recovery", "loss")
 """tcpi_ca_state (include/uapi/linux/tcp.h, enum tcp_ca_state)."""
 
@@ -53,14 +50,14 @@ class Outbox:
             raise TrafficError(f"a message of {size} bytes", where="tcp", remedy="use more than one connection (--qps)")
         self.waiting.append(_Message(work, HEADER.pack(work.id, work.rkey, work.remote_va, size)))
 
-    def gather(self) -> tuple[Sequence[bytes | memoryview], bool]:
-        """Bytes to hand over next (of one message), and whether they end it. Only while something waits."""
+    def gather(self, most: int) -> tuple[Sequence[bytes | memoryview], bool]:
+        """Bytes to hand over next (of one message, `most` of its payload), and whether they end it. Only while something waits."""
         message = self.waiting[0]
         at = self._done - HEADER.size
         if at >= 0:
-            part = message.work.local[at : at + CHUNK]
+            part = message.work.local[at : at + most]
             return (part,), at + part.nbytes == message.work.local.nbytes
-        part = message.work.local[:CHUNK]
+        part = message.work.local[:most]
         return (message.header[self._done :], part), part.nbytes == message.work.local.nbytes
 
     def handed(self, count: int) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.transport.wire import Wire
-from traffic.congestion.base import CongestionControl, PathInfo
+from traffic.congestion.base import PathInfo
+from traffic.congestion.registry import create, create_receiver
 from traffic.packet.codec import Packet
 from traffic.packet.dscp import TRIMMED
 from traffic.packet.opcodes import Opcode
 from traffic.rng import Rng
 from traffic.transport.base import Memory, Sink, Verb, WorkRequest
 from traffic.transport.mrc import MrcQueuePair
-from traffic.transport.mrc_sender import MrcOptions
-from traffic.transport.spray import PathState, make_paths
+from traffic.transport.options import MrcOptions
+from traffic.transport.paths import PathSettings, PathState
+from traffic.transport.spray import make_paths
 
 MTU = 1024
 VA = 0x1000
@@ -24,35 +28,48 @@ EVS = list(range(0xC000, 0xC010))
 
 
 class Pair:
-    def __init__(self, *, psn: int = 0, policy: str = "oblivious", **options: object) -> None:
+    def __init__(
+        self,
+        *,
+        psn: int = 0,
+        policy: str = "oblivious",
+        cc: str = "none",
+        cc_params: dict[str, object] | None = None,
+        orders: Sequence[tuple[int, int, bool]] = (),
+        **options: object,
+    ) -> None:
         self.sink = Sink()
         self.far = bytearray(400 * MTU)
         self.states: list[tuple[int, PathState, str]] = []
         memory = [Memory(), Memory()]
         memory[1].register(RKEY, VA, memoryview(self.far))
-        opt = MrcOptions(rto_ns=100_000, reorder_ns=8_000, **options)  # type: ignore[arg-type]
+        opt = MrcOptions(**{"rto_ns": 100_000, "reorder_ns": 8_000} | options)  # type: ignore[arg-type]
         self.a, self.b = (
             MrcQueuePair(
                 qpn=0x100 + i,
                 peer_qpn=0x101 - i,
                 label="a>b",
                 mtu=MTU,
-                cc=CongestionControl(path=PATH, params={}),
+                cc=create(cc, path=PATH, params=cc_params),
                 memory=memory[i],
                 sink=self.sink,
                 first_psn=psn,
                 peer_first_psn=psn,
                 paths=make_paths(
                     policy,
-                    evs=EVS,
-                    rng=Rng(1),
-                    note=lambda now, ev, state, why: self.states.append((ev, state, why)),
-                    base_rtt_ns=2_000,
-                    probe_ns=20_000,
-                    probes_needed=3,
-                    min_active=2,
+                    PathSettings(
+                        evs=EVS,
+                        rng=Rng(1),
+                        note=lambda now, ev, state, why: self.states.append((ev, state, why)),
+                        base_rtt_ns=2_000,
+                        probe_ns=20_000,
+                        probes_needed=3,
+                        min_active=2,
+                        orders=orders if i == 0 else (),
+                    ),
                 ),
                 options=opt,
+                receiving=create_receiver(cc, path=PATH, params=cc_params),
             )
             for i in (0, 1)
         )

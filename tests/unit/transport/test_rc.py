@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.transport.wire import Wire
-from traffic.congestion.base import CongestionControl, PathInfo
+from traffic.congestion.base import PathInfo
+from traffic.congestion.registry import create, create_receiver
 from traffic.packet.codec import Packet
 from traffic.packet.headers import unpack_aeth
 from traffic.packet.opcodes import Opcode
 from traffic.transport.base import Memory, Sink, Verb, WorkRequest
+from traffic.transport.options import RcOptions
 from traffic.transport.rc import RcQueuePair
-from traffic.transport.rc_requester import RcOptions
 
 MTU = 1024
 VA = 0x1000
@@ -22,25 +23,34 @@ PATH = PathInfo(line_rate_bps=100_000_000_000, base_rtt_ns=2_000, mtu_bytes=MTU,
 
 
 class Pair:
-    def __init__(self, *, psn: int = 0, size: int = 64 * MTU, **options: object) -> None:
+    def __init__(
+        self,
+        *,
+        psn: int = 0,
+        size: int = 64 * MTU,
+        cc: str = "none",
+        cc_params: dict[str, object] | None = None,
+        **options: object,
+    ) -> None:
         self.sink = Sink()
         self.far = bytearray(size)
         memory = [Memory(), Memory()]
         memory[1].register(RKEY, VA, memoryview(self.far))
-        opt = RcOptions(timeout_ns=100_000, cnp_interval_ns=50_000, **options)  # type: ignore[arg-type]
+        opt = RcOptions(**{"timeout_ns": 100_000, "timeout_low_ns": 100_000} | options)  # type: ignore[arg-type]
         self.a, self.b = (
             RcQueuePair(
                 qpn=0x100 + i,
                 peer_qpn=0x101 - i,
                 label="a>b",
                 mtu=MTU,
-                cc=CongestionControl(path=PATH, params={}),
+                cc=create(cc, path=PATH, params=cc_params),
                 memory=memory[i],
                 sink=self.sink,
                 first_psn=psn,
                 peer_first_psn=psn,
                 sport=0xC123,
                 options=opt,
+                receiving=create_receiver(cc, path=PATH, params=cc_params),
             )
             for i in (0, 1)
         )
@@ -207,7 +217,7 @@ def test_send_with_invalidate_takes_the_key_away() -> None:
 
 
 def test_marked_packets_bring_one_cnp_per_interval() -> None:
-    pair = Pair()
+    pair = Pair(cc="dcqcn")
     pair.post(Verb.WRITE, pattern(60 * MTU))
     wire = Wire(pair.a, pair.b, lambda n, p: p._replace(ecn=3))
     wire.run()

@@ -6,7 +6,9 @@ import heapq
 from collections.abc import Callable
 
 from traffic.packet.codec import FlowTemplate, Packet, parse
+from traffic.packet.dscp import CONTROL, DATA, ECT0, tos
 from traffic.transport.base import NEVER, Outgoing, QueuePair
+from traffic.transport.receiving import ReceivingPort
 
 DELAY_NS = 1_000
 PACKET_NS = 330
@@ -20,6 +22,11 @@ class Wire:
         self, a: QueuePair, b: QueuePair, fate: Fate = lambda n, p: p, jitter: Callable[[int], int] = lambda n: 0
     ):
         self.ends = (a, b)
+        self.ports: list[ReceivingPort] = []
+        for qp in self.ends:
+            if qp.receiving is not None:
+                self.ports.append(ReceivingPort(qp.receiving))
+                self.ports[-1].add(qp)
         self.fate = fate
         self.jitter = jitter
         self.now = 0
@@ -47,6 +54,7 @@ class Wire:
         frame = header + bytes(p.payload) + trailer
         packet = parse(frame)
         assert packet is not None and packet.icrc_ok
+        assert p.tos == tos(DATA, ECT0) or p.tos == tos(CONTROL)
         self.log.append(packet)
         arrives = self.fate(self.count, packet)
         if arrives is not None:
@@ -57,6 +65,9 @@ class Wire:
     def run(self, limit_ns: int = 1_000_000_000) -> int:
         """Until both ends are idle and nothing is on the wire; the time it took."""
         while self.now < limit_ns:
+            for port in self.ports:
+                port.expire(self.now)
+                port.answer()
             for i, qp in enumerate(self.ends):
                 if qp.next_timer() <= self.now:
                     qp.expire(self.now)
@@ -71,7 +82,7 @@ class Wire:
             if all(qp.idle for qp in self.ends) and not self.queue:
                 return self.now
             busy = any(qp.ready_at(self.now) <= self.now + PACKET_NS for qp in self.ends)
-            due = min([qp.next_timer() for qp in self.ends] + [self.queue[0][0] if self.queue else NEVER])
+            due = min([x.next_timer() for x in (*self.ends, *self.ports)] + [self.queue[0][0] if self.queue else NEVER])
             self.now = min(max(due, self.now), self.now + PACKET_NS) if busy else max(self.now, due)
             if not busy and due >= NEVER:
                 return self.now
@@ -80,4 +91,6 @@ class Wire:
             while self.queue and self.queue[0][0] <= self.now:
                 _, _, end, packet = heapq.heappop(self.queue)
                 self.ends[end].receive(packet, self.now, self.now)  # type: ignore[arg-type]
+                for port in self.ports:
+                    port.answer()
         raise AssertionError("the wire did not come to rest")

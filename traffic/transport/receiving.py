@@ -1,0 +1,35 @@
+"""One host's receiving port: the receiver's half of congestion control, and the queue pairs that carry what it says."""
+
+from __future__ import annotations
+
+from traffic.congestion.base import ReceiverControl
+from traffic.transport.base import NEVER, QueuePair
+
+
+class ReceivingPort:
+    """Hands notifications and grants to the queue pairs they belong to; the agent calls `answer` before it sends."""
+
+    def __init__(self, control: ReceiverControl) -> None:
+        self.control = control
+        self.pairs: dict[int, QueuePair] = {}
+
+    def add(self, qp: QueuePair) -> None:
+        """A queue pair of this host."""
+        self.pairs[qp.qpn] = qp
+
+    def next_timer(self) -> int:
+        """When `expire` must be called (`NEVER`: not at all)."""
+        due = self.control.next_timer()
+        return NEVER if due is None else due
+
+    def expire(self, now: int) -> None:
+        """Run the timers that are due."""
+        if self.next_timer() <= now:
+            self.control.expired(now=now)
+
+    def answer(self) -> None:
+        """Let the queue pairs send what the receiver's half has to say."""
+        for qpn in self.control.take_cnps():
+            self.pairs[qpn].notify()
+        for qpn, size in self.control.take_grants():
+            self.pairs[qpn].grant(size)
