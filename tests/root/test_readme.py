@@ -44,4 +44,5 @@ def test_command(command: str, tmp_path: Path) -> None:
     )
     assert done.returncode in ((0, 3) if re.search(r"incast|allreduce", command) else (0,)), done.stderr[-2000:]
     assert "Traceback" not in done.stderr
-    assert done.stdout
+    written = [path.name for path in tmp_path.iterdir() if not path.is_symlink()]
+    assert done.stdout or written
