@@ -86,6 +86,7 @@ class MrcSender:
         self.lost: deque[int] = deque()
         self.newest_acked = -1
         self.retries = 0
+        self.retry_at = 0
         self.last_rtt_ns = -1
         self.deadline = NEVER
         self.probes: dict[int, tuple[int, int]] = {}
@@ -191,7 +192,7 @@ class MrcSender:
         if fresh:
             size = self._take(fresh, bits)
             self._complete(at)
-            self.retries = 0
+            self.retries = self.retry_at = 0
         if size or rtt is not None:
             self.cc.acked(now=now, size=size, rtt_ns=rtt, ce=ce)
         self._infer(now)
@@ -282,7 +283,10 @@ class MrcSender:
         limit = self._timeout()
         late = [seq for seq, f in self.flights.items() if f.sent_at + limit <= now]
         if late:
-            self.retries += 1
+            if now >= self.retry_at:
+                # Packets of one flight time out one after another: together they are one fruitless try.
+                self.retries += 1
+                self.retry_at = now + limit
             work = self.work[self.done]
             work.timeouts += 1
             self.log.note(now, "timeout", una=self.una, sent=self.nxt, packets=len(late), retry=self.retries)

@@ -175,3 +175,19 @@ def test_whatever_is_lost_or_reordered_every_byte_arrives(
     assert pair.a.failed is None
     assert bytes(pair.far[:offset]) == data
     assert sorted(d.imm for d in pair.sink.delivered) == list(range(len(sizes)))
+
+
+def test_a_flight_that_times_out_packet_by_packet_is_one_fruitless_try() -> None:
+    """Forty packets sent one by one time out one by one; with three retries allowed the connection must outlive that."""
+    pair = Pair(retry_count=3, linear_retries=7)
+    work = pair.post(pattern(40 * MTU))
+    dark = [True]
+
+    def fate(n: int, p: Packet) -> Packet | None:
+        if work.timeouts >= 40:
+            dark[0] = False
+        return None if dark[0] else p
+
+    Wire(pair.a, pair.b, fate).run()
+    assert pair.a.failed is None
+    assert bytes(pair.far[: 40 * MTU]) == pattern(40 * MTU)
