@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from traffic.agent.clock import Clock
-from traffic.agent.job import Job
 from traffic.agent.nic import Nic
 from traffic.agent.spec import WorkerResult, WorkerSpec
-from traffic.collective.check import averages, count_wrong
+from traffic.agent.work import Work
 from traffic.packet.codec import Packet
 from traffic.transport.base import QueuePair, Sink
 
@@ -83,10 +82,9 @@ class Recorder:
             }
         )
 
-    def snapshot(self, now: int, job: Job) -> dict[str, Any]:
+    def snapshot(self, now: int, job: Work) -> dict[str, Any]:
         """Where the run stands, for the progress line."""
-        total = sum(m.size for m in job.schedule.moves)
-        done = sum(w.bytes_acked for parts in job.work.values() for w in parts)
+        done, total = job.progress()
         sent = sum(n.record.tx_data for n in self.nics)
         return {
             "time_ns": now,
@@ -107,10 +105,9 @@ class Recorder:
                 return min(self._late_max, (1 << i) - 1) if i else 0
         return 0
 
-    def result(self, job: Job, sink: Sink, clock: Clock) -> WorkerResult:
+    def result(self, job: Work, sink: Sink, clock: Clock) -> WorkerResult:
         """Everything measured, checked against what the workload should have left in memory."""
-        spec = self.spec
-        wrong, checked = count_wrong(spec.schedule, job.buffers, spec.seed, spec.values)
+        wrong, checked = job.verify()
         for nic in self.nics:
             nic.record.kernel_drops = nic.socket.read_drops()
         names = list(_FIXED) + sorted({k for row in self.rows for k in row} - set(_FIXED))
@@ -118,15 +115,19 @@ class Recorder:
         if sink.failures:
             first = sink.failures[0]
             problem = {"what": first.what, "where": first.where, "remedy": first.remedy}
-        elif job.undelivered or job.unacked:
-            stuck = next(r for r in job.final_records() if r.delivered_ns < 0 or r.bytes_acked < r.size)
+        elif not job.finished:
+            stuck = next((r for r in job.final_records() if r.delivered_ns < 0 or r.bytes_acked < r.size), None)
             names_of = [h.name for h in self.spec.hosts]
-            problem = {
-                "what": f"not finished within {self.spec.limit_fabric_ns / 1e6:g} ms of fabric time: "
-                f"sent {stuck.sent} packets, {stuck.bytes_acked} of {stuck.size} bytes acknowledged",
-                "where": f"{names_of[stuck.src]}>{names_of[stuck.dst]} (step {stuck.step})",
-                "remedy": "raise --time-limit, or look at drops and retransmissions in the summary",
-            }
+            problem = (
+                None
+                if stuck is None
+                else {
+                    "what": f"not finished within {self.spec.limit_fabric_ns / 1e6:g} ms of fabric time: "
+                    f"sent {stuck.sent} packets, {stuck.bytes_acked} of {stuck.size} bytes acknowledged",
+                    "where": f"{names_of[stuck.src]}>{names_of[stuck.dst]} (step {stuck.step})",
+                    "remedy": "raise --time-limit, or look at drops and retransmissions in the summary",
+                }
+            )
         return WorkerResult(
             moves=job.final_records(),
             hosts=[n.record for n in self.nics],
@@ -134,7 +135,7 @@ class Recorder:
             end_ns=self.end_ns if self.end_ns >= 0 else clock.now(),
             wrong=wrong,
             checked=checked,
-            values=sorted(averages(spec.schedule, job.buffers).items()) if spec.values is not None else None,
+            values=job.averages(),
             rates={name: [row.get(name) for row in self.rows] for name in names},
             paths=[(n.rank, peer, port, count) for n in self.nics for (peer, port), count in sorted(n.paths.items())],
             events=sorted(sink.log, key=lambda e: e["time_ns"]),

@@ -18,6 +18,7 @@ from traffic.agent.packet_socket import PacketSocket
 from traffic.agent.probes import probe_paths
 from traffic.agent.recorder import Recorder
 from traffic.agent.spec import HostRecord, WorkerResult, WorkerSpec
+from traffic.agent.work import Caller, Work
 from traffic.packet.codec import parse
 from traffic.transport.base import NEVER, Memory, Sink
 
@@ -36,10 +37,21 @@ class Hook(Protocol):
 
 
 class Worker:
-    """Runs one `WorkerSpec`. Sockets are opened by `__init__`; `run` starts at a CLOCK_MONOTONIC time and returns the result."""
+    """Runs one `WorkerSpec`. Sockets are opened by `__init__`; `run` starts at a CLOCK_MONOTONIC time and returns the result.
 
-    def __init__(self, spec: WorkerSpec, *, delayed: bool) -> None:
+    `work` makes what is carried (the schedule of the specification unless told); `caller` brings more of it on the way.
+    """
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        *,
+        delayed: bool,
+        work: Callable[[WorkerSpec, list[Memory]], Work] = Job,
+        caller: Caller | None = None,
+    ) -> None:
         self.spec = spec
+        self.caller = caller
         self.sink = Sink()
         self.hold = any(any(row) for row in spec.hold_ns)
         self.records = [HostRecord(h.rank) for h in spec.hosts]
@@ -49,7 +61,7 @@ class Worker:
             Nic(rank=h.rank, rate_bps=h.rate_bps, socket=s, record=r, catch_up_ns=4 * spec.quantum_ns)
             for h, s, r in zip(spec.hosts, self.sockets, self.records, strict=True)
         ]
-        self.job = Job(spec, self.memories)
+        self.job = work(spec, self.memories)
         self.job.connect(Connector(spec, self.nics, self.memories, self.sink), spec.transport.options["qps"])
         self.owner = {ip_number(h.ip): h.rank for h in spec.hosts}
         self.held: list[tuple[int, int, int, bytes, int]] = []
@@ -68,7 +80,8 @@ class Worker:
         """Run from `start_ns` (CLOCK_MONOTONIC) to the end of the workload, a limit, or `stop()`; then drain."""
         set_timer_slack()
         spec = self.spec
-        poller = Poller([s.fd for s in self.sockets])
+        caller = self.caller
+        poller = Poller([*(s.fd for s in self.sockets), *(() if caller is None else (caller.fd,))])
         self._warm_up(poller)
         self.clock = clock = Clock(tdf=spec.tdf, start_ns=start_ns)
         sleep_until(start_ns)
@@ -81,7 +94,9 @@ class Worker:
         while True:
             now = clock.now()
             self.active = False
-            self._receive([by_fd[fd] for fd in fds], now)
+            if caller is not None and caller.fd in fds:
+                caller.serve(now)
+            self._receive([by_fd[fd] for fd in fds if fd in by_fd], now)
             self._step(now)
             for hook in hooks:
                 if hook.due <= now:
@@ -89,7 +104,7 @@ class Worker:
             job = self.job
             if self.sink.failures or now > spec.limit_fabric_ns:
                 break
-            if not job.undelivered and not job.unacked and not self.held:
+            if job.finished and not self.held:
                 if drain_until == NEVER:
                     self.recorder.end_ns = now
                     drain_until = now + 2 * self.recorder.longest_rtt_ns + 2_000
