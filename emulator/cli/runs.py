@@ -27,6 +27,22 @@ OUT = click.option(
     envvar="FABRICLAB_OUT",
     help="Folder of run directories.",
 )
+PCAP = click.option(
+    "--pcap",
+    multiple=True,
+    metavar="PORT|all",
+    help="Capture what leaves a port (leaf0:host0, leaf0:*, all) to capture/run.pcapng. Repeatable.",
+)
+PCAP_SNAP = click.option(
+    "--pcap-snap",
+    type=SIZE,
+    default=None,
+    show_default=False,
+    help="Bytes kept of a captured packet; left out, 256 on the real clock and all on the virtual one.",
+)
+LIVE = click.option(
+    "--live", is_flag=True, help="Show queues, rates, marks and progress while it runs; plain lines if no terminal."
+)
 REPEAT = click.option("--repeat", type=click.IntRange(1, 1000), default=1, help="Runs; more give median and spread.")
 SAVE_SPEC = click.option(
     "--save-spec", type=click.Path(path_type=Path, dir_okay=False), help="Write the experiment as a file for `run`."
@@ -64,6 +80,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--time-limit", type=DURATION, default="1s", help="Longest fabric time of the traffic."),
     click.option("--wall-limit", type=click.FloatRange(min=1), default=300.0, help="Longest wall time, seconds."),
     click.option("--sample", type=DURATION, default=None, help="Queue sampling period (fabric time)."),
+    PCAP,
+    PCAP_SNAP,
+    LIVE,
     OUT,
     REPEAT,
     SAVE_SPEC,
@@ -115,6 +134,8 @@ def experiment_of(topology: str, workload: Mapping[str, Any], flags: Mapping[str
                 "tdf": tdf,
                 "seed": flags["seed"],
                 "sample": None if flags["sample"] is None else DURATION.spell(flags["sample"]),
+                "pcap": flags["pcap"],
+                "pcap_snap": flags["pcap_snap"],
                 "time_limit": DURATION.spell(flags["time_limit"]),
                 "wall_limit_s": flags["wall_limit"],
             }

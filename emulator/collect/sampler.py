@@ -98,6 +98,7 @@ class Sampler:
             members = {ports.index[port.number]: port.number for port in ports.plan.ports if port.node == node}
             if members:
                 self._spaces.append(_Space(Netlink(socket.netns), members))
+        self._names = {port.number: port.name for port in ports.plan.ports}
         self._ticks = _Growing((), "i8")
         self._counted = _Growing((2, len(ports.plan.ports)), "i8")
 
@@ -115,6 +116,29 @@ class Sampler:
             records = self._stats.view()
             self._counted.append((records["marked"], records["trimmed"]))
         self._ticks.append(now_ns if clock is None else clock())
+
+    def latest(self) -> dict[str, Any]:
+        """The newest round: `queues` {port: bytes} of data queues that are not empty, `marked`, `dropped`, `trimmed` so far.
+
+        Counters that this kernel cannot tell are left out.
+        """
+        queues: dict[str, int] = {}
+        dropped = 0
+        for space in self._spaces:
+            if not space.series or not space.series[-1].values.count:
+                continue
+            series = space.series[-1]
+            last = series.values.rows()[-1]
+            dropped += int(last[:, _DROPS].sum())
+            for row in np.flatnonzero(last[:, _BACKLOG]).tolist():
+                number, cls = series.ports[row]
+                if cls == DATA:
+                    queues[self._names[number]] = int(last[row, _BACKLOG])
+        out: dict[str, Any] = {"queues": queues, "dropped": dropped}
+        if self._counted.count:
+            marked, trimmed = self._counted.rows()[-1].sum(axis=1).tolist()
+            out |= {"marked": marked, "trimmed": trimmed}
+        return out
 
     def finish(self) -> dict[str, Array]:
         """The content of samples.npz, ordered by round, port, class; closes the sockets."""

@@ -14,20 +14,29 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
+from emulator.collect.capture import DRAIN_NS
 from emulator.collect.sampler import Sampler
 from emulator.errors import RunFailed
 from emulator.experiment.execute import monotonic_start
 from emulator.fabric.fabric import Fabric
+from traffic.agent.clock import Clock
 from traffic.agent.spec import WorkerResult, WorkerSpec
+
+if TYPE_CHECKING:
+    from emulator.collect.capture import Capture
 
 _READY_S = 60.0
 _LEAD_S = 0.05
 
 
 def run_worker(
-    spec: WorkerSpec, fabric: Fabric, sample_ns: int, say: Callable[[str, Mapping[str, Any]], None]
+    spec: WorkerSpec,
+    fabric: Fabric,
+    sample_ns: int,
+    say: Callable[[str, Mapping[str, Any]], None],
+    capture: Capture | None = None,
 ) -> tuple[WorkerResult, dict[str, Any]]:
     """Run the worker; its result and the samples."""
     with tempfile.TemporaryDirectory(prefix="fabriclab-") as folder:
@@ -43,7 +52,7 @@ def run_worker(
         )
         fabric.adopt(process.pid)
         try:
-            samples = _drive(process, spec, fabric, sample_ns, say)
+            samples = _drive(process, spec, fabric, sample_ns, say, capture)
             if process.wait(timeout=30) != 0 or not answer.exists():
                 raise _died(process)
             return WorkerResult.from_json(json.loads(answer.read_text())), samples
@@ -59,6 +68,7 @@ def _drive(
     fabric: Fabric,
     sample_ns: int,
     say: Callable[[str, Mapping[str, Any]], None],
+    capture: Capture | None,
 ) -> dict[str, Any]:
     assert process.stdin is not None and process.stdout is not None
     lines = _Lines(process.stdout)
@@ -69,20 +79,30 @@ def _drive(
         for failure in lines.all("failed"):
             raise RunFailed(failure["what"], where=failure["where"] or "agents", remedy=failure["remedy"])
     start = monotonic_start(_LEAD_S, 1_000_000)
+    if capture is not None:
+        capture.zero_ns = Clock(tdf=spec.tdf, start_ns=start).offset_ns + start
     process.stdin.write(json.dumps({"start": start}).encode() + b"\n")
     process.stdin.flush()
     sampler = Sampler(fabric.ports, period_ns=sample_ns, clock=lambda: (time.monotonic_ns() - start) // spec.tdf)
-    due = start
+    due, ended = start, None
     limit = time.monotonic() + spec.limit_wall_s + 30
     while not lines.take("done"):
         for state in lines.all("progress"):
-            say("progress", state)
+            say("progress", {**state, **sampler.latest()})
+        for message in lines.all("ended"):
+            ended = message["time_ns"]
         now = time.monotonic_ns()
         if now >= due:
             sampler.sample((now - start) // spec.tdf)
             due += sample_ns * spec.tdf * max(1, (time.monotonic_ns() - due) // (sample_ns * spec.tdf) + 1)
-        if not lines.wait(max(0.0, (due - time.monotonic_ns()) / 1e9)) or time.monotonic() > limit:
+        wake = due
+        if capture is not None:
+            capture.drain()
+            wake = min(due, now + DRAIN_NS)
+        if not lines.wait(max(0.0, (wake - time.monotonic_ns()) / 1e9)) or time.monotonic() > limit:
             raise _died(process)
+    if capture is not None:
+        capture.stop(ended)
     return sampler.finish()
 
 

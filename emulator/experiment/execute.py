@@ -10,8 +10,9 @@ import json
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emulator.collect.environment import counters
 from emulator.errors import RunFailed
@@ -29,6 +30,9 @@ from traffic.agent.tcp_socket import PORT as TCP_PORT
 from traffic.collective.registry import make_schedule
 from traffic.collective.schedule import Schedule
 from traffic.packet.opcodes import ROCE_PORT
+
+if TYPE_CHECKING:
+    from emulator.collect.capture import Capture
 
 Say = Callable[[str, Mapping[str, Any]], None]
 """Told of progress: a kind (`step`, `progress`, `note`) and its fields."""
@@ -131,7 +135,8 @@ def execute(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerRe
             from emulator.experiment.inside import run_worker
         else:
             from emulator.experiment.beside import run_worker
-        result, samples = run_worker(spec, fabric, run["sample_ns"], say)
+        with capture_of(run, fabric, raw) as capture:
+            result, samples = run_worker(spec, fabric, run["sample_ns"], say, capture)
         after = counters()
         end = fabric.readback()
         last = fabric.differences(plan, end)
@@ -149,6 +154,15 @@ def execute(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerRe
         (run_dir / "commands.log").write_text("".join(line + "\n" for line in log), encoding="utf-8")
         say("step", {"text": "taking the fabric away", "done": 0, "total": 1})
     return result
+
+
+def capture_of(run: Mapping[str, Any], fabric: Fabric, raw: Path) -> AbstractContextManager[Capture | None]:
+    """The capture that a resolved run asks for; None inside the block where it asks for none."""
+    if not run["pcap"]:
+        return nullcontext()
+    from emulator.collect.capture import Capture
+
+    return Capture(fabric.plan, fabric.netns, run["pcap"], snap_bytes=run["pcap_snap"], clock=run["clock"], folder=raw)
 
 
 def check(result: WorkerResult) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from emulator.collect.capture_file import write_capture
 from emulator.collect.raw import Raw
 from emulator.collect.tables import make_tables
 from emulator.experiment.execute import schedule_of
@@ -49,6 +50,7 @@ def finish(run_dir: Path, manifest: Mapping[str, Any], *, earlier: Sequence[floa
 
         add_program(summary, raw, manifest)
     write_summary(run_dir, summary)
+    write_capture(run_dir, raw.plan, application=f"fabriclab {manifest['versions'].get('fabriclab', '')}".strip())
     make_page(run_dir)
     return summary, verdict.exit_code
 

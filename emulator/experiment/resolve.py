@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from emulator.errors import UsageError
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 DEFAULT_CC = {"roce": "dcqcn", "mrc": "nscc", "tcp": "cubic"}
 _TCP_HEADERS = 66  # Ethernet 14, IPv4 20, TCP 20, time stamps 12
+SNAP_BYTES = {"real": 256, "virtual": 0}
+"""Kept of a captured packet: all where copying takes no time, all headers where it does."""
 _WIRE_EXTRA = 122  # Ethernet 14, IPv4 20, UDP 8, BTH 12, METH 4, RETH 16, ImmDt 4, ICRC 4, and 24 of preamble, FCS and gap, 16 spare
 
 
@@ -31,7 +35,10 @@ def full_packet_wire_bytes(kind: str, mtu: int) -> int:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A run without open ends, as the manifest keeps it. `tdf` is 1 on the virtual clock; `sample_ns` 0 means no samples."""
+    """A run without open ends, as the manifest keeps it. `tdf` is 1 on the virtual clock; `sample_ns` 0 means no samples.
+
+    `pcap` names the captured ports, `pcap_snap` the bytes kept of a packet (0: all).
+    """
 
     name: str
     topology: dict[str, Any]
@@ -44,6 +51,8 @@ class Resolved:
     quantum_ns: int
     time_limit_ns: int
     wall_limit_s: float
+    pcap: list[str] = field(default_factory=list)
+    pcap_snap: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -139,7 +148,25 @@ def resolve(experiment: Experiment, topology: Topology, *, clock: str, tdf: int)
         quantum_ns=max(0, rtt // 16),
         time_limit_ns=experiment.time_limit,
         wall_limit_s=experiment.wall_limit_s,
+        pcap=captured_ports(experiment.pcap, network),
+        pcap_snap=experiment.pcap_snap if experiment.pcap_snap is not None else SNAP_BYTES[clock],
     )
+
+
+def captured_ports(wanted: Sequence[str], network: Network) -> list[str]:
+    """The ports that names and patterns (`leaf0:*`, `all`) mean, in the order of the fabric; UsageError for what means none."""
+    chosen: set[str] = set()
+    for word in (part for item in wanted for part in item.split(",") if part):
+        if word == "all" or any(sign in word for sign in "*?["):
+            found = {p.name for p in network.ports if word == "all" or fnmatchcase(p.name, word)}
+            if not found:
+                raise UsageError(
+                    f'no port is like "{word}"', where="--pcap", remedy=f"ports are named like {network.ports[0].name}"
+                )
+            chosen |= found
+        else:
+            chosen.add(network.port(word).name)
+    return [p.name for p in network.ports if p.name in chosen]
 
 
 def _fits(mtu: int, interface_mtu: int) -> None:

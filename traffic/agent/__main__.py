@@ -39,6 +39,7 @@ def main() -> int:
             progress=lambda state: _say("progress", state),
             stop=lambda: os.getppid() != parent,
         )
+        _say("ended", {"time_ns": worker.clock.now()})
         result.probes = probes + worker.probe()
         Path(task["answer"]).write_text(json.dumps(result.to_json()))
         _say("done", {})
