@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from emulator.judge.conservation import HostCount, PortCount
 from emulator.judge.invariants import Cpu, Probe, Timing
 from emulator.judge.marking import PortMarks, marking_note, reached
+from emulator.judge.program import ProgramEnd
 from emulator.judge.rate import PortSeries
 from emulator.judge.series import last_port_gaps, port_series
 from emulator.judge.theory import Bound, Theory
@@ -55,6 +56,7 @@ class Facts:
     wrong: int = 0
     checked: int = 0
     problem: str | None = None
+    program: ProgramEnd | None = None
     repeats: Sequence[float] = ()
     whole: Timing | None = None
     each: list[Timing] = field(default_factory=list)
@@ -101,8 +103,19 @@ def facts_from_raw(
     _samples(facts, raw, mtu, names)
     _machine(facts, raw.get("softnet") or {})
     _theory(facts, worker, theory, schedule)
+    if raw.get("program"):
+        _program(facts, raw["program"], manifest)
     facts.notes += [marking_note(facts.marking), reached("PFC", False, None, 0, "")]
     return facts
+
+
+def _program(facts: Facts, told: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    facts.program = ProgramEnd.of(told, manifest["resolved"]["workload"])
+    if facts.tdf > 1:
+        facts.notes.append(
+            f"the program saw wall time: at TDF {facts.tdf} a rate it prints is 1/{facts.tdf} of the fabric's; "
+            "all numbers here are fabric time"
+        )
 
 
 def _part(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from emulator.judge.check import FAIL, NOT_MODELLED, WARN, Check
 from emulator.judge.conservation import check_conservation
 from emulator.judge.facts import Facts
 from emulator.judge.marking import check_marking
+from emulator.judge.program import check_program, check_repeatable
 from emulator.judge.rate import check_rate
 from emulator.judge.spacing import check_spacing
 
@@ -63,9 +64,14 @@ def all_checks(facts: Facts) -> tuple[Check, ...]:
     order = i.check_order(
         single_path=f.single_path, reordered=f.reordered, retransmitted=f.retransmitted, packets=f.packets
     )
-    workload = i.check_workload(
-        wrong=f.wrong, checked=f.checked, unfinished=f.unfinished, transfers=f.transfers, problem=f.problem
-    )
+    if f.program is None:
+        workload = i.check_workload(
+            wrong=f.wrong, checked=f.checked, unfinished=f.unfinished, transfers=f.transfers, problem=f.problem
+        )
+        more: tuple[Check, ...] = ()
+    else:
+        workload = check_program(f.program, wrong=f.wrong, checked=f.checked, problem=f.problem)
+        more = (check_repeatable(f.program),) if f.clock == i.VIRTUAL else ()
     return (
         i.check_plan(f.differences),
         check_rate(f.series),
@@ -83,6 +89,7 @@ def all_checks(facts: Facts) -> tuple[Check, ...]:
         i.check_theory(f.whole, f.each),
         i.check_clock(f.clock_step_ns, clock=f.clock),
         i.check_timers(kernel_tcp=f.transport == "tcp", clock=f.clock, tdf=f.tdf),
+        *more,
     )
 
 

@@ -95,11 +95,39 @@ def _head(s: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _facts(s: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from _program(s)
     yield from _completion(s)
     yield from _queue(s)
     yield from _losses(s)
     yield from _paths(s)
     yield from _collective(s)
+
+
+def _program(s: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    program = s.get("program")
+    if not program:
+        return
+    took = [p["time_us"] for p in program["processes"] if p["time_us"] is not None]
+    waited = [p["waiting_us"] for p in program["processes"] if p["waiting_us"] is not None]
+    text = f"{' '.join(program['command'])[:80]}: {program['ranks']} ranks on {program['hosts']} hosts"
+    if took:
+        text += f", {time_us(max(took))}, of it waiting {time_us(min(waited))} to {time_us(max(waited))} a process"
+    yield "program", text
+    steps = s.get("steps")
+    if steps:
+        times = steps["time_us"]
+        yield (
+            "steps",
+            f"{steps['count']}: mean {time_us(times['mean'])}  p50 {time_us(times['p50'])}  max {time_us(times['max'])}; "
+            f"computing {time_us(steps['compute_us'])}, idle {100 * steps['idle_fraction']:.1f} %",
+        )
+    narrow = s.get("bottleneck")
+    if narrow:
+        yield (
+            "bottleneck",
+            f"{narrow['port']}: carried {100 * narrow['share']:.1f} % of {narrow['rate_gbps']:g} Gbit/s over "
+            f"{time_us(narrow['over_us'])}, queue peak {size(narrow['max_bytes'])}",
+        )
 
 
 def _completion(s: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
