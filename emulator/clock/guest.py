@@ -3,7 +3,7 @@
 Started by the guest kernel as `python -I -S guest.py CHANNEL`, before any writable file system exists, so it uses the
 standard library only and imports nothing of the project. CHANNEL is a file in the run directory: the host wrote the
 order (JSON) into it, everything the program prints is appended to it, then the exit status. Its name is removed as soon
-as it is open, so that no ending leaves it behind.
+as it is open, so that no ending leaves it behind (and /dev/stdout cannot be opened anew in there).
 """
 
 # ruff: noqa: PTH103, PTH108, PTH112, PTH114, PTH123, PTH211
@@ -15,8 +15,6 @@ import ctypes
 import fcntl
 import json
 import os
-import select
-import signal
 import socket
 import struct
 import sys
@@ -28,19 +26,41 @@ MS_NOSUID = 2
 MS_NODEV = 4
 PR_SET_TIMERSLACK = 29
 POWER_OFF = 0x4321FEDC
+TIMER_ABSTIME = 1
+RNDRESEEDCRNG = 0x5207
 SIOCSIFFLAGS = 0x8914
 IFF_UP = 1
 
 SCRATCH = ("/tmp", "/run", "/var/tmp")
-SETTLE_S = 0.03
-"""The kernel turns to high-resolution timers in its first tick, at 10 ms; before that every timer waits for that tick."""
+PROGRAM_START_NS = 50_000_000
+"""When the program starts. The kernel turns to high-resolution timers in its first tick, at 10 ms; before that every timer
+waits for that tick."""
 
-_libc = ctypes.CDLL(None, use_errno=True)
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def align(at_ns: int) -> None:
+    """Wait until the guest's monotonic clock reads `at_ns`, and seed the kernel's random numbers afresh.
+
+    What ran before may have taken a little more or less virtual time and random numbers (a system call that fails costs
+    20 ns, and what fails depends on paths and users); nothing of that shows afterwards. A program whose results must
+    not depend on how it was started calls this once it is ready. Raises TimeoutError when `at_ns` is past.
+    """
+    if time.monotonic_ns() >= at_ns:
+        raise TimeoutError(f"the guest's clock is past {at_ns} ns already")
+    moment = (ctypes.c_long * 2)(*divmod(at_ns, 10**9))
+    _libc().clock_nanosleep(time.CLOCK_MONOTONIC, TIMER_ABSTIME, ctypes.byref(moment), None)
+    with open("/dev/urandom", "rb") as source:
+        fcntl.ioctl(source, RNDRESEEDCRNG)
 
 
 def _mount(kind: str, target: str, options: str = "", flags: int = 0) -> None:
     """mount(2); raises OSError with the target."""
-    code = _libc.mount(b"none", os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), os.fsencode(options) or None)
+    code = _libc().mount(
+        b"none", os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), os.fsencode(options) or None
+    )
     if code != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), target)
@@ -88,19 +108,15 @@ def _standard_files() -> None:
         os.close(null)
 
 
-def _start(order: dict[str, Any]) -> tuple[int, int]:
-    """Fork the program with its output in a pipe; gives its process id and the reading end."""
-    reading, writing = os.pipe()
+def _start(order: dict[str, Any], channel: int) -> int:
+    """Fork the program; it prints straight into the channel, so that its lines are out even if it never waits again."""
     pid = os.fork()
     if pid:
-        os.close(writing)
-        return pid, reading
+        return pid
     try:
         os.setsid()
-        os.dup2(writing, 1)
-        os.dup2(writing, 2)
-        os.closerange(3, 64)
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.dup2(channel, 1)
+        os.dup2(channel, 2)
         os.chdir(order["cwd"])
         os.execvpe(order["argv"][0], order["argv"], order["env"])
     except OSError as error:
@@ -108,51 +124,13 @@ def _start(order: dict[str, Any]) -> tuple[int, int]:
     os._exit(127)
 
 
-def _relay(pid: int, reading: int, channel: int) -> int:
-    """Copy what the program prints until it ends; reaps whatever else dies. Gives its exit status, 128+n for signal n."""
-    woken, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(waker)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    os.set_blocking(reading, False)
-    poll = select.poll()
-    poll.register(reading, select.POLLIN)
-    poll.register(woken, select.POLLIN)
-    status: int | None = None
-    while status is None:
-        for number, _ in poll.poll():
-            if number == reading and not _copy(reading, channel):
-                poll.unregister(reading)
-            elif number == woken:
-                os.read(woken, 4096)
-        status = _reap(pid)
-    while _copy(reading, channel):
-        pass
-    return status
-
-
-def _copy(reading: int, channel: int) -> bool:
-    """One block from the pipe to the host; False when there is none left."""
-    try:
-        block = os.read(reading, 65536)
-    except BlockingIOError:
-        return False
-    if block:
-        os.write(channel, block)
-    return bool(block)
-
-
-def _reap(pid: int) -> int | None:
-    found: int | None = None
+def _wait_for(program: int) -> int:
+    """Reap what ends until the program does; its exit status, or 128 + n for signal n."""
     while True:
-        try:
-            child, raw = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return found
-        if child == 0:
-            return found
-        if child == pid:
+        child, raw = os.waitpid(-1, 0)
+        if child == program:
             code = os.waitstatus_to_exitcode(raw)
-            found = code if code >= 0 else 128 - code
+            return code if code >= 0 else 128 - code
 
 
 def run(channel_path: str) -> None:
@@ -168,10 +146,9 @@ def run(channel_path: str) -> None:
     try:
         socket.sethostname("guest")
         _loopback_up()
-        _libc.prctl(PR_SET_TIMERSLACK, ctypes.c_ulong(1), 0, 0, 0)
-        time.sleep(SETTLE_S)
-        pid, reading = _start(order)
-        status = _relay(pid, reading, channel)
+        _libc().prctl(PR_SET_TIMERSLACK, ctypes.c_ulong(1), 0, 0, 0)
+        align(PROGRAM_START_NS)
+        status = _wait_for(_start(order, channel))
     except OSError as error:
         os.write(channel, f"guest: {error.strerror} ({error.filename or 'set-up'})\n".encode())
     os.write(channel, f"\0{order['token']} {status}\n".encode())
@@ -186,7 +163,7 @@ def main() -> None:
             log.write(f"guest set-up failed: {error!r}\n")
         raise
     os.sync()
-    _libc.reboot(ctypes.c_uint(POWER_OFF))
+    _libc().reboot(ctypes.c_uint(POWER_OFF))
 
 
 if __name__ == "__main__":

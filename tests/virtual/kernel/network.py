@@ -9,7 +9,10 @@ import struct
 import subprocess
 import time
 
+from emulator.clock.guest import align
+
 SO_TIMESTAMPNS = 35
+SO_RCVBUFFORCE = 33
 CLONE_NEWNET = 0x40000000
 
 LINK = "link add p0 netns left type veth peer name p1 netns right"
@@ -23,6 +26,7 @@ SHAPERS = (
 
 def main() -> None:
     """Sends, receives, prints; also what the kernel's own random numbers decide."""
+    align(10**9)
     for name in ("left", "right"):
         subprocess.run(["ip", "netns", "add", name], check=True)
     subprocess.run(["ip", *LINK.split()], check=True)
@@ -40,6 +44,7 @@ def main() -> None:
     left, right = sockets["left"], sockets["right"]
     right.bind(("10.0.0.2", 5000))
     right.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    right.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
     left.sendto(b"arp", ("10.0.0.2", 5000))
     right.settimeout(0.01)
     right.recv(100)
