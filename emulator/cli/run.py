@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from emulator.cli.params import json_option, set_option
-from emulator.cli.runs import OUT, REPEAT, SAVE_SPEC, run_and_print
+from emulator.cli.runs import LIVE, OUT, PCAP, PCAP_SNAP, REPEAT, SAVE_SPEC, run_and_print
 from emulator.cli.session import verbosity_options
 
 
@@ -18,6 +18,9 @@ from emulator.cli.session import verbosity_options
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--clock", type=click.Choice(["auto", "real", "virtual"]), default=None, help="Instead of the file's.")
 @click.option("--seed", type=click.IntRange(min=0), default=None, help="Instead of the file's.")
+@PCAP
+@PCAP_SNAP
+@LIVE
 @OUT
 @REPEAT
 @SAVE_SPEC
@@ -34,4 +37,6 @@ def run(
     extra = [f"clock={clock}"] if clock else []
     extra += [f"seed={seed}"] if seed is not None else []
     experiment = load_experiment(spec, [*settings, *extra])
+    given = {"pcap": flags["pcap"] or None, "pcap_snap": flags["pcap_snap"]}
+    experiment = experiment.model_copy(update={key: value for key, value in given.items() if value is not None})
     return run_and_print(ctx, experiment, flags, base=spec.parent)

@@ -15,6 +15,8 @@ from emulator.cli.params import DURATION, SIZE, json_option, set_option
 from emulator.cli.session import session_of, verbosity_options
 
 if TYPE_CHECKING:
+    from emulator.cli.live import LiveWatch
+    from emulator.cli.session import Session
     from emulator.experiment.run import Finished
     from emulator.experiment.spec import Experiment
 
@@ -212,6 +214,15 @@ class ProgressLine:
         self._clear()
 
 
+def watcher(title: str, *, live: bool, session: Session) -> ProgressLine | LiveWatch:
+    """Who is told how a run goes: the live view, or one line."""
+    if live:
+        from emulator.cli.live import LiveWatch
+
+        return LiveWatch(title, quiet=session.quiet)
+    return ProgressLine(quiet=session.quiet, verbose=session.verbosity > 0)
+
+
 def run_and_print(
     ctx: click.Context, experiment: Experiment, flags: Mapping[str, Any], *, base: Path | None = None
 ) -> int:
@@ -223,7 +234,7 @@ def run_and_print(
         from emulator.experiment.load import save_experiment
 
         save_experiment(experiment, flags["save_spec"])
-    watch = ProgressLine(quiet=session.quiet, verbose=session.verbosity > 0)
+    watch = watcher(experiment.name or experiment.workload.kind, live=flags.get("live", False), session=session)
     argv = ["fabriclab", *sys.argv[1:]]
     try:
         if flags["repeat"] > 1:

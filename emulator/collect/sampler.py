@@ -99,6 +99,9 @@ class Sampler:
             if members:
                 self._spaces.append(_Space(Netlink(socket.netns), members))
         self._names = {port.number: port.name for port in ports.plan.ports}
+        self._limits = {port.number: port.limit_bytes for port in ports.plan.ports}
+        hosts = {node.name for node in ports.plan.nodes if node.kind == "host"}
+        self._sources = {port.number for port in ports.plan.ports if port.node in hosts}
         self._ticks = _Growing((), "i8")
         self._counted = _Growing((2, len(ports.plan.ports)), "i8")
 
@@ -118,11 +121,14 @@ class Sampler:
         self._ticks.append(now_ns if clock is None else clock())
 
     def latest(self) -> dict[str, Any]:
-        """The newest round: `queues` {port: bytes} of data queues that are not empty, `marked`, `dropped`, `trimmed` so far.
+        """The newest round, for a live view: `queues` and `limits` {port: bytes} of data queues that are not empty,
+        `sent_bytes` {port: bytes on the wire} of hosts' own ports, `marked`, `dropped`, `trimmed` so far.
 
         Counters that this kernel cannot tell are left out.
         """
         queues: dict[str, int] = {}
+        limits: dict[str, int] = {}
+        sent: dict[str, int] = {}
         dropped = 0
         for space in self._spaces:
             if not space.series or not space.series[-1].values.count:
@@ -134,7 +140,12 @@ class Sampler:
                 number, cls = series.ports[row]
                 if cls == DATA:
                     queues[self._names[number]] = int(last[row, _BACKLOG])
-        out: dict[str, Any] = {"queues": queues, "dropped": dropped}
+                    limits[self._names[number]] = self._limits[number]
+            for row, (number, _) in enumerate(series.ports):
+                if number in self._sources and last[row, _BYTES]:
+                    name = self._names[number]
+                    sent[name] = sent.get(name, 0) + int(last[row, _BYTES]) + (int(last[row, _BYTES_HIGH]) << 32)
+        out: dict[str, Any] = {"queues": queues, "limits": limits, "sent_bytes": sent, "dropped": dropped}
         if self._counted.count:
             marked, trimmed = self._counted.rows()[-1].sum(axis=1).tolist()
             out |= {"marked": marked, "trimmed": trimmed}

@@ -88,7 +88,7 @@ def _drive(
     limit = time.monotonic() + spec.limit_wall_s + 30
     while not lines.take("done"):
         for state in lines.all("progress"):
-            say("progress", {**state, **sampler.latest()})
+            say("progress", {**state, **sampler.latest(), "wall_ns": time.monotonic_ns()})
         for message in lines.all("ended"):
             ended = message["time_ns"]
         now = time.monotonic_ns()

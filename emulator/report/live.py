@@ -51,6 +51,13 @@ class LiveView:
         self._drawn = now
         self._draw()
 
+    def say(self, text: str) -> None:
+        """A line that stays, above the view."""
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=self.stream, flush=True)
+
     def close(self) -> None:
         """Draw the last state and give the terminal back."""
         if self._fresh:

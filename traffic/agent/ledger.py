@@ -103,6 +103,15 @@ class Ledger:
         record.timeouts = sum(w.timeouts for w in parts)
         record.bytes_acked = sum(w.bytes_acked for w in parts)
 
+    def state(self) -> dict[str, int]:
+        """For somebody who watches: packets retransmitted; of a collective the step that the slowest rank is in, and all steps."""
+        out = {"retransmitted": sum(w.retransmitted for parts in self.work.values() for w in parts)}
+        steps = 1 + max((r.step for r in self.records.values()), default=0)
+        if steps > 1:
+            left = min((r.step for r in self.records.values() if r.delivered_ns < 0), default=steps - 1)
+            out |= {"step": left + 1, "steps": steps}
+        return out
+
     def bytes_acked(self) -> int:
         """Bytes acknowledged so far of the moves whose requests are kept."""
         return sum(w.bytes_acked for parts in self.work.values() for w in parts)

@@ -93,6 +93,7 @@ class Recorder:
             "moves_left": job.undelivered,
             "packets": sent,
             "late_p99_ns": self._late_percentile(0.99),
+            **job.state(),
         }
 
     def _late_percentile(self, share: float) -> int:

@@ -36,6 +36,9 @@ class Work(Protocol):
     def progress(self) -> tuple[int, int]:
         """Bytes acknowledged, and bytes in all as far as known."""
 
+    def state(self) -> dict[str, int]:
+        """For somebody who watches: packets retransmitted, and steps where there are some."""
+
     def verify(self) -> tuple[int, int]:
         """(wrong, checked) elements of the results."""
 
