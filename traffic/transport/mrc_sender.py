@@ -192,7 +192,7 @@ class MrcSender:
         if fresh:
             size = self._take(fresh, bits)
             self._complete(at)
-            self.retries = self.retry_at = 0
+            self.retries = 0
         if size or rtt is not None:
             self.cc.acked(now=now, size=size, rtt_ns=rtt, ce=ce)
         self._infer(now)
@@ -282,11 +282,10 @@ class MrcSender:
         """Packets older than the timer are lost; probes that were not answered count against their path."""
         limit = self._timeout()
         late = [seq for seq, f in self.flights.items() if f.sent_at + limit <= now]
-        if late:
-            if now >= self.retry_at:
-                # Packets of one flight time out one after another: together they are one fruitless try.
-                self.retries += 1
-                self.retry_at = now + limit
+        if late and now >= self.retry_at:
+            # Packets of one flight time out one after another: together they are one fruitless try.
+            self.retries += 1
+            self.retry_at = now + limit
             work = self.work[self.done]
             work.timeouts += 1
             self.log.note(now, "timeout", una=self.una, sent=self.nxt, packets=len(late), retry=self.retries)
@@ -298,8 +297,8 @@ class MrcSender:
                 )
                 self.deadline = NEVER
                 return
-            for seq in late:
-                self._lose(seq, now, Loss.TIMEOUT, Mark.TIMEOUT)
+        for seq in late:
+            self._lose(seq, now, Loss.TIMEOUT, Mark.TIMEOUT)
         self._rearm(now)
 
     def probe(self, now: int) -> Outgoing | None:

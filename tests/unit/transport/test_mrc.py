@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.transport.wire import Wire
-from traffic.congestion.base import PathInfo
+from traffic.congestion.base import Loss, PathInfo
 from traffic.congestion.registry import create, create_receiver
 from traffic.packet.codec import Packet
-from traffic.packet.dscp import TRIMMED
+from traffic.packet.dscp import TRIMMED, TRIMMED_LAST_HOP
+from traffic.packet.mrc_headers import NackReason, PathMark, Sack, pack_sack, unpack_nack, unpack_sack
 from traffic.packet.opcodes import Opcode
 from traffic.rng import Rng
 from traffic.transport.base import Memory, Sink, Verb, WorkRequest
 from traffic.transport.mrc import MrcQueuePair
 from traffic.transport.options import MrcOptions
-from traffic.transport.paths import PathSettings, PathState
+from traffic.transport.paths import Mark, PathSettings, PathState
 from traffic.transport.spray import make_paths
 
 MTU = 1024
@@ -184,10 +188,194 @@ def test_a_flight_that_times_out_packet_by_packet_is_one_fruitless_try() -> None
     dark = [True]
 
     def fate(n: int, p: Packet) -> Packet | None:
-        if work.timeouts >= 40:
+        if work.retransmitted >= 40:
             dark[0] = False
         return None if dark[0] else p
 
     Wire(pair.a, pair.b, fate).run()
-    assert pair.a.failed is None
+    assert pair.a.failed is None and work.timeouts <= 2
     assert bytes(pair.far[: 40 * MTU]) == pattern(40 * MTU)
+
+
+# -- SACKs, NACKs, states ----------------------------------------------------------------------------------------------
+
+
+def sacks(wire: Wire) -> list[Sack]:
+    return [unpack_sack(p.ext) for p in wire.log if p.opcode == Opcode.MRC_SACK]
+
+
+def test_a_gap_more_than_sixty_four_behind_is_covered_by_bitmaps_that_end_at_the_newest() -> None:
+    """Packet 0 comes 150 packets late: bitmaps of 64 must still tell of all the others, and nothing else goes again."""
+    pair = Pair(reorder_ns=80_000)
+    work = pair.post(pattern(150 * MTU))
+    wire = Wire(pair.a, pair.b, jitter=lambda n: 60_000 if n == 0 else 0)
+    wire.run()
+    assert work.retransmitted == 0
+    far = [s for s in sacks(wire) if s.sack_offset > 1]
+    assert far and all(s.bitmap >> 63 for s in far)  # the last bit is the packet that caused it
+    assert max(s.sack_offset for s in far) == 150 - 64 + 1
+    assert max(s.ooo_count for s in far) == 149
+
+
+@pytest.mark.parametrize("keep", [3, 5])
+def test_lost_sacks_cost_nothing_while_later_ones_tell_the_same(keep: int) -> None:
+    pair = Pair(ack_every=1)
+    work = pair.post(pattern(120 * MTU))
+    count = [0]
+
+    def fate(n: int, p: Packet) -> Packet | None:
+        if p.opcode != Opcode.MRC_SACK:
+            return p
+        count[0] += 1
+        return p if count[0] % keep == 0 or count[0] > 115 else None
+
+    Wire(pair.a, pair.b, fate).run()
+    assert (work.retransmitted, work.timeouts) == (0, 0)
+    assert bytes(pair.far[: 120 * MTU]) == pattern(120 * MTU)
+
+
+def test_all_sacks_of_a_window_lost_is_made_good_by_one_duplicate() -> None:
+    """The last SACK is lost: the timer resends what is not known, the receiver answers from what it has."""
+    pair = Pair()
+    work = pair.post(pattern(3 * MTU))
+    lost = [True]
+
+    def fate(n: int, p: Packet) -> Packet | None:
+        return None if p.opcode == Opcode.MRC_SACK and lost and lost.pop() else p
+
+    Wire(pair.a, pair.b, fate).run()
+    assert work.timeouts == 1 and len(pair.sink.delivered) == 1
+
+
+@pytest.mark.parametrize("psn", [0xFFFFFF, 0xFFFFC0, 0xFFFF80])
+def test_bitmaps_across_the_wrap_of_psns(psn: int) -> None:
+    pair = Pair(psn=psn)
+    work = pair.post(pattern(200 * MTU))
+    gone = {psn + i & 0xFFFFFF for i in (30, 31, 90)}
+
+    def fate(n: int, p: Packet) -> Packet | None:
+        if p.psn in gone and p.opcode < Opcode.MRC_ACKNOWLEDGE:
+            gone.remove(p.psn)
+            return None
+        return p
+
+    Wire(pair.a, pair.b, fate).run()
+    assert work.retransmitted == 3 and pair.a.failed is None
+    assert bytes(pair.far[: 200 * MTU]) == pattern(200 * MTU)
+
+
+def test_the_receiver_says_how_far_ahead_it_can_remember_and_the_sender_obeys() -> None:
+    pair = Pair(max_psn_range=128)
+    pair.post(pattern(300 * MTU))
+    high = [0]
+
+    def fate(n: int, p: Packet) -> Packet | None:
+        if p.opcode < Opcode.MRC_ACKNOWLEDGE:
+            high[0] = max(high[0], p.psn)
+        return None if p.opcode < Opcode.MRC_ACKNOWLEDGE and p.psn == 0 and n < 200 else p
+
+    wire = Wire(pair.a, pair.b, fate)
+    wire.now = 0
+    pair.a.sender.opt = MrcOptions(rto_ns=500_000, reorder_ns=400_000)
+    pair.a.sender.psn_range = 1 << 14
+    wire.run()
+    assert {s.mpr for s in sacks(wire)} == {1}
+    refused = [unpack_nack(p.ext) for p in wire.log if p.opcode == Opcode.MRC_NACK]
+    assert all(n.reason == NackReason.PSN_OOR_WINDOW for n in refused)
+    assert bytes(pair.far[: 300 * MTU]) == pattern(300 * MTU)
+
+
+def test_the_two_kinds_of_trim_are_told_apart_and_only_the_core_blames_the_path() -> None:
+    pair = Pair()
+    pair.post(pattern(16 * MTU))
+    kinds: list[Loss] = []
+    real = pair.a.cc.lost
+    pair.a.cc.lost = lambda *, now, size, kind: (kinds.append(kind), real(now=now, size=size, kind=kind))[1]  # type: ignore[method-assign]
+
+    def fate(n: int, p: Packet) -> Packet:
+        if p.opcode < Opcode.MRC_ACKNOWLEDGE and n in (2, 5):
+            dscp = TRIMMED if n == 2 else TRIMMED_LAST_HOP
+            return p._replace(dscp=dscp, payload=memoryview(b""), icrc_ok=False, trimmed=True)
+        return p
+
+    wire = Wire(pair.a, pair.b, fate)
+    marks: list[tuple[int, Mark]] = []
+    learn = pair.a.sender.paths.feedback
+    pair.a.sender.paths.feedback = lambda now, ev, mark: (marks.append((ev, mark)), learn(now, ev, mark))[1]  # type: ignore[method-assign]
+    wire.run()
+    assert kinds == [Loss.TRIM, Loss.TRIM_LAST_HOP]
+    assert [m for _, m in marks if m is not Mark.CLEAN] == [Mark.TRIM]
+    reasons = [unpack_nack(p.ext).reason for p in wire.log if p.opcode == Opcode.MRC_NACK]
+    assert reasons == [NackReason.TRIMMED, NackReason.TRIMMED_LAST_HOP]
+    why = [(e["kind"], e["why"], e["count"]) for e in pair.sink.log]
+    assert why == [("nack", "trimmed", 1), ("nack", "trimmed_last_hop", 1)]
+
+
+def test_a_mark_comes_back_at_once_and_skips_the_value() -> None:
+    pair = Pair()
+    pair.post(pattern(40 * MTU))
+    wire = Wire(pair.a, pair.b, lambda n, p: p._replace(ecn=3) if n == 5 else p)
+    wire.run()
+    marked = [s for s in sacks(wire) if s.m == PathMark.SKIP_ONCE]
+    assert [(s.cack_psn + s.ack_psn_offset, s.entropy) for s in marked] == [(5, wire.log[5].sport)]
+
+
+def test_always_skip_takes_the_value_out() -> None:
+    pair = Pair()
+    pair.post(pattern(40 * MTU))
+    wire = Wire(pair.a, pair.b)
+    wire.fate = lambda n, p: (
+        p._replace(ext=memoryview(pack_sack(unpack_sack(p.ext)._replace(m=PathMark.ALWAYS_SKIP))))
+        if p.opcode == Opcode.MRC_SACK and not pair.states
+        else p
+    )
+    wire.run()
+    assert pair.states[0][1:] == (PathState.ASSUMED_BAD, "loss")
+
+
+def test_memory_that_is_not_registered_ends_the_connection_on_both_sides() -> None:
+    pair = Pair()
+    pair.post(pattern(3 * MTU), va=0x10)
+    wire = Wire(pair.a, pair.b)
+    wire.run()
+    assert pair.b.failed is not None and "not registered" in pair.b.failed.what
+    pair.a.receive(wire.log[-1] if wire.log[-1].opcode == Opcode.MRC_NACK else _nack(pair), wire.now, wire.now)
+    assert pair.a.failed is not None and "unexp_event" in pair.a.failed.what
+
+
+def _nack(pair: Pair) -> Packet:
+    out = pair.b.control.popleft()
+    ext, none = memoryview(out.ext), memoryview(b"")
+    return Packet(0, 0, 0, 48, 0, 64, out.opcode, False, 0, 0, 0, False, False, 0, out.psn, ext, none, True, False)
+
+
+def test_denied_values_carry_nothing_from_the_order_on() -> None:
+    pair = Pair(orders=[(0, EVS[2], True), (10_000, EVS[3], True)])
+    pair.post(pattern(200 * MTU))
+    wire = Wire(pair.a, pair.b)
+    wire.run()
+    used = Counter(p.sport for p in wire.log if p.opcode < Opcode.MRC_ACKNOWLEDGE)
+    assert used[EVS[2]] == 0 and 1 <= used[EVS[3]] <= 3
+    assert [(ev, s) for ev, s, _ in pair.states] == [(EVS[2], PathState.DENIED), (EVS[3], PathState.DENIED)]
+
+
+def test_the_timer_doubles_from_the_fourth_fruitless_retry_on() -> None:
+    """OCP MRC: linear retries first (here three), then exponential ones."""
+    pair = Pair(retry_count=6)
+    pair.post(pattern(1 * MTU))
+    Wire(pair.a, pair.b, lambda n, p: None).run()
+    times = [e["time_ns"] for e in pair.sink.log if e["kind"] == "timeout"]
+    gaps = [round((b - a) / 100_000) for a, b in pairwise(times)]
+    assert gaps == [1, 1, 1, 2, 4, 8]
+    assert pair.a.failed is not None and "after 6 retries" in pair.a.failed.what
+    even = Pair(retry_count=6, adaptive=False)
+    even.post(pattern(1 * MTU))
+    Wire(even.a, even.b, lambda n, p: None).run()
+    times = [e["time_ns"] for e in even.sink.log if e["kind"] == "timeout"]
+    assert {round((b - a) / 100_000) for a, b in pairwise(times)} == {1}
+
+
+def test_other_verbs_are_refused() -> None:
+    pair = Pair()
+    pair.a.post(WorkRequest(id=1, verb=Verb.READ, local=memoryview(bytearray(10)), remote_va=VA, rkey=RKEY), 0)
+    assert pair.a.failed is not None and pair.a.failed.what == "MRC has no READ"

@@ -82,7 +82,8 @@ class Wire:
             if all(qp.idle for qp in self.ends) and not self.queue:
                 return self.now
             busy = any(qp.ready_at(self.now) <= self.now + PACKET_NS for qp in self.ends)
-            due = min([x.next_timer() for x in (*self.ends, *self.ports)] + [self.queue[0][0] if self.queue else NEVER])
+            timers = [q.next_timer() for q in self.ends] + [p.next_timer() for p in self.ports]
+            due = min(*timers, self.queue[0][0] if self.queue else NEVER)
             self.now = min(max(due, self.now), self.now + PACKET_NS) if busy else max(self.now, due)
             if not busy and due >= NEVER:
                 return self.now
