@@ -33,7 +33,7 @@ IFF_UP = 1
 
 SCRATCH = ("/tmp", "/run", "/var/tmp")
 PROGRAM_START_NS = 50_000_000
-"""When the program starts. The kernel turns to high-resolution timers in its first tick, at 10 ms; before that every timer
+"""When the program starts. The kernel turns to high-resolution timers in its first tick, at 1 ms; before that every timer
 waits for that tick."""
 
 

@@ -63,10 +63,11 @@ def run_guest(
     """Run a program inside a fresh guest and give its exit status (128 + n when signal n ended it).
 
     The guest sees the host's files read-only at their own places, `run_dir` writable, and scratch space in /tmp, /run,
-    /var/tmp and /dev/shm. `on_line` is called in this thread with each line the program prints, as it prints it.
-    `seed` seeds the guest kernel's random numbers, `core` pins the guest (by default the least busy core allowed).
-    `visible` are further folders to see where scratch space would hide them. With `measured` CPU time counts
-    (time-travel's basic mode), so no two runs are the same.
+    /var/tmp and /dev/shm. Folders that lie there on the host are seen if Python needs them or `visible` names them.
+    `on_line` is called in this thread with each line the program prints, as it prints it. `seed` seeds the guest
+    kernel's random numbers, `core` pins the guest (by default the least busy core allowed). The calling thread must
+    live as long as the guest, which dies with it.
+    With `measured` CPU time counts (time-travel's basic mode), so no two runs are the same.
     Raises MissingCapability without a guest kernel, RunFailed when the guest dies or `wall_limit_s` passes.
     """
     binary = kernel or find_kernel()

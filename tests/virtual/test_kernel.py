@@ -73,12 +73,21 @@ echo kept > {tmp_path}/kept
     assert not Path("/run/file").exists()
 
 
+def test_folders_that_scratch_space_would_hide(tmp_path: Path) -> None:
+    shown, run_dir = tmp_path / "shown", tmp_path / "run"
+    for folder in (shown, run_dir):
+        folder.mkdir()
+    (shown / "file").write_text("seen")
+    for visible, code in (((), 1), ((shown,), 0)):
+        assert guest(run_dir, "/usr/bin/test", "-f", str(shown / "file"), visible=visible)[0] == code
+
+
 def test_short_sleeps_are_exact_and_no_shaper_stalls_after_boot(tmp_path: Path) -> None:
     found = said(tmp_path, "timers")
     # 100 ns wanted; two readings of the clock at 20 ns each lie between the two times
     assert all(100 <= taken < 200 for taken in found["sleeps"]), found["sleeps"]
     # 1,000 bytes at 1 Gbit/s are 8 us; a burst of 1,500 bytes lets one frame (HTB: one more, into debt) pass at once.
-    # Without the settling of the timers the third frame waits about 9 ms for the first tick.
+    # Without the settling of the timers the third frame waits for the first tick, milliseconds.
     for shaper in ("htb", "tbf"):
         gaps = found[shaper]
         assert max(gaps) <= 8_000, gaps
