@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from tests.unit.transport.wire import Wire
 from traffic.congestion.base import PathInfo
 from traffic.congestion.registry import create, create_receiver
 from traffic.packet.codec import Packet
-from traffic.packet.headers import unpack_aeth
+from traffic.packet.headers import pack_atomic_eth, pack_reth, unpack_aeth
 from traffic.packet.opcodes import Opcode
 from traffic.transport.base import Memory, Sink, Verb, WorkRequest
 from traffic.transport.options import RcOptions
@@ -253,3 +255,216 @@ def test_whatever_is_lost_every_byte_arrives_once_and_in_order(
     assert bytes(pair.far[:offset]) == data
     assert [d.imm for d in pair.sink.delivered] == list(range(len(sizes)))
     assert len(pair.sink.completed) == len(sizes)
+
+
+# -- errors, duplicates, replay ----------------------------------------------------------------------------------------
+
+
+def packet(opcode: int, psn: int, *, ext: bytes = b"", payload: bytes = b"", ack: bool = True) -> Packet:
+    """One request as it arrives, made by hand."""
+    return Packet(
+        0, 0, 0xC000, 26, 0, 64, opcode, False, 0, 0xFFFF, 0x101, False, ack, 0, psn, memoryview(ext), memoryview(payload),
+        True, False,
+    )  # fmt: skip
+
+
+def answers(pair: Pair) -> list[tuple[int, int]]:
+    """(PSN, syndrome) of what the responder sent, taken away."""
+    out = [(p.psn, unpack_aeth(p.ext).syndrome) for p in pair.b.control if p.opcode == Opcode.RC_ACKNOWLEDGE]
+    pair.b.control.clear()
+    return out
+
+
+def reth(size: int, va: int = VA, rkey: int = RKEY) -> bytes:
+    return pack_reth(va, rkey, size)
+
+
+INVALID = 0x61
+ACCESS = 0x62
+
+
+@pytest.mark.parametrize(
+    ("name", "packets"),
+    [
+        ("a middle without a first", [(Opcode.RC_WRITE_MIDDLE, b"", MTU)]),
+        ("a last without a first", [(Opcode.RC_SEND_LAST, b"", 10)]),
+        ("a first inside a message", [(Opcode.RC_WRITE_FIRST, reth(3 * MTU), MTU)] * 2),
+        ("a send inside a write", [(Opcode.RC_WRITE_FIRST, reth(3 * MTU), MTU), (Opcode.RC_SEND_MIDDLE, b"", MTU)]),
+        ("a read inside a write", [(Opcode.RC_WRITE_FIRST, reth(3 * MTU), MTU), (Opcode.RC_READ_REQUEST, reth(8), 0)]),
+        ("a first that is not full", [(Opcode.RC_WRITE_FIRST, reth(3 * MTU), MTU - 4)]),
+        ("more than announced", [(Opcode.RC_WRITE_ONLY, reth(MTU - 4), MTU)]),
+        ("less than announced", [(Opcode.RC_WRITE_FIRST, reth(2 * MTU), MTU), (Opcode.RC_WRITE_LAST, b"", 10)]),
+        ("an opcode RC has not", [(Opcode.UD_SEND_ONLY, bytes(8), 10)]),
+        ("an atomic off its eight bytes", [(Opcode.RC_FETCH_ADD, pack_atomic_eth(VA + 4, RKEY, 1), 0)]),
+    ],
+)
+def test_an_invalid_request_is_refused_with_its_own_psn_and_ends_the_responder(
+    name: str, packets: list[tuple[int, bytes, int]]
+) -> None:
+    """rxe_resp.c check_op_seq and check_rkey: NAK 0x61, PSN of the packet refused, nothing after it is executed."""
+    pair = Pair()
+    for psn, (opcode, ext, size) in enumerate(packets):
+        pair.b.receive(packet(opcode, psn, ext=ext, payload=bytes(size), ack=False), psn, psn)
+    assert answers(pair) == [(len(packets) - 1, INVALID)], name
+    pair.b.receive(packet(Opcode.RC_WRITE_ONLY, len(packets), ext=reth(4), payload=b"abcd"), 9, 9)
+    assert answers(pair) == [] and not any(pair.far[:4])
+
+
+@pytest.mark.parametrize(
+    ("opcode", "ext"),
+    [
+        (Opcode.RC_WRITE_ONLY, reth(4, rkey=1)),
+        (Opcode.RC_WRITE_ONLY, reth(4, va=VA - 1)),
+        (Opcode.RC_WRITE_FIRST, reth(65 * MTU)),
+        (Opcode.RC_READ_REQUEST, reth(8, rkey=1)),
+        (Opcode.RC_FETCH_ADD, pack_atomic_eth(VA + 64 * MTU, RKEY, 1)),
+    ],
+)
+def test_access_is_checked_by_key_and_range_before_anything_is_done(opcode: Opcode, ext: bytes) -> None:
+    pair = Pair()
+    size = MTU if opcode == Opcode.RC_WRITE_FIRST else 4 if opcode == Opcode.RC_WRITE_ONLY else 0
+    pair.b.receive(packet(opcode, 0, ext=ext, payload=bytes([7]) * size), 0, 0)
+    assert answers(pair) == [(0, ACCESS)] and not any(pair.far)
+
+
+def test_memory_that_may_not_be_written_may_be_read() -> None:
+    pair = Pair()
+    pair.b.memory.register(0x99, 0x9000, memoryview(pattern(64)), writable=False)
+    local = bytearray(64)
+    pair.post(Verb.READ, local, va=0x9000, rkey=0x99)
+    Wire(pair.a, pair.b).run()
+    assert bytes(local) == pattern(64)
+    pair.post(Verb.WRITE, b"x" * 8, va=0x9000, rkey=0x99)
+    Wire(pair.a, pair.b).run()
+    assert pair.a.failed is not None and "remote access error" in pair.a.failed.what
+
+
+def test_invalidating_a_key_that_is_not_there_is_an_access_error() -> None:
+    pair = Pair()
+    pair.b.responder.recv_buffers.append(memoryview(bytearray(8)))
+    pair.post(Verb.SEND_INV, bytes(8), imm=0x1234)
+    Wire(pair.a, pair.b).run()
+    assert pair.a.failed is not None and "remote access error" in pair.a.failed.what
+
+
+def test_a_packet_ahead_brings_one_nak_until_the_expected_one_comes() -> None:
+    pair = Pair()
+    pair.b.receive(packet(Opcode.RC_WRITE_ONLY, 0, ext=reth(4), payload=b"abcd"), 0, 0)
+    for psn in (2, 3, 4):
+        pair.b.receive(packet(Opcode.RC_WRITE_ONLY, psn, ext=reth(4, VA + 8), payload=b"efgh"), psn, psn)
+    assert answers(pair) == [(0, 0x1F), (1, 0x60)]
+    pair.b.receive(packet(Opcode.RC_WRITE_ONLY, 1, ext=reth(4, VA + 4), payload=b"wxyz"), 9, 9)
+    pair.b.receive(packet(Opcode.RC_WRITE_ONLY, 3, ext=reth(4, VA + 8), payload=b"efgh"), 10, 10)
+    assert answers(pair) == [(1, 0x1F), (2, 0x60)]
+    assert bytes(pair.far[:12]) == b"abcdwxyz\0\0\0\0"
+
+
+def test_a_read_asked_again_from_its_middle_is_answered_from_there() -> None:
+    pair = Pair()
+    pair.far[:] = pattern(len(pair.far))
+    pair.b.receive(packet(Opcode.RC_READ_REQUEST, 0, ext=reth(3 * MTU)), 0, 0)
+    first = [pair.b.emit(i) for i in range(3)]
+    assert [p.psn for p in first] == [0, 1, 2]
+    pair.b.receive(packet(Opcode.RC_READ_REQUEST, 1, ext=reth(2 * MTU, VA + MTU)), 9, 9)
+    again = [pair.b.emit(10 + i) for i in range(2)]
+    assert [(p.psn, p.opcode) for p in again] == [
+        (1, Opcode.RC_READ_RESPONSE_FIRST),
+        (2, Opcode.RC_READ_RESPONSE_LAST),
+    ]
+    assert bytes(again[0].payload) == pattern(len(pair.far))[MTU : 2 * MTU]
+
+
+def test_an_atomic_older_than_what_is_saved_is_not_answered() -> None:
+    pair = Pair(max_rd_atomic=2)
+    for psn in range(3):
+        pair.b.receive(packet(Opcode.RC_FETCH_ADD, psn, ext=pack_atomic_eth(VA, RKEY, 1)), psn, psn)
+    pair.b.control.clear()
+    pair.b.receive(packet(Opcode.RC_FETCH_ADD, 0, ext=pack_atomic_eth(VA, RKEY, 1)), 9, 9)
+    assert not pair.b.control
+    pair.b.receive(packet(Opcode.RC_FETCH_ADD, 1, ext=pack_atomic_eth(VA, RKEY, 1)), 9, 9)
+    assert int.from_bytes(pair.b.control[0].ext[4:12], "big") == 1  # the value before the second one
+    assert int.from_bytes(pair.far[:8], "little") == 3
+
+
+def test_no_more_reads_are_under_way_than_the_responder_saves() -> None:
+    pair = Pair(max_rd_atomic=2)
+    pair.far[:] = pattern(len(pair.far))
+    buffers = [bytearray(100) for _ in range(5)]
+    for i, buffer in enumerate(buffers):
+        pair.post(Verb.READ, buffer, va=VA + 100 * i)
+    most, now = 0, [0]
+    wire = Wire(pair.a, pair.b)
+    wire.fate = lambda n, p: (now.__setitem__(0, max(now[0], pair.a.requester.reading)), p)[1]
+    wire.run()
+    most = now[0]
+    assert most == 2
+    assert [bytes(b) for b in buffers] == [pattern(len(pair.far))[100 * i : 100 * i + 100] for i in range(5)]
+
+
+def test_the_timer_waits_for_the_end_of_an_rnr_wait() -> None:
+    """RNR code 13 is 0.64 ms, longer than the timer of 0.1 ms: waiting as told is no fruitless retry."""
+    pair = Pair(recv_depth=0, rnr_timer=13, rnr_retry=1)
+    work = pair.post(Verb.WRITE_IMM, pattern(10), imm=1)
+    Wire(pair.a, pair.b).run()
+    assert work.timeouts == 0 and pair.a.failed is not None and "RNR" in pair.a.failed.what
+
+
+@pytest.mark.parametrize(("adaptive", "gaps"), [(True, [1, 2, 4, 8]), (False, [1, 1, 1, 1])])
+def test_the_adaptive_timer_doubles(adaptive: bool, gaps: list[int]) -> None:
+    pair = Pair(adaptive=adaptive, retry_count=3)
+    pair.post(Verb.WRITE, pattern(10))
+    Wire(pair.a, pair.b, lambda n, p: None).run()
+    times = [0] + [e["time_ns"] for e in pair.sink.log if e["kind"] == "timeout"]
+    assert [round((b - a) / 100_000) for a, b in pairwise(times)] == gaps
+    assert [e["retry"] for e in pair.sink.log if e["kind"] == "timeout"] == [1, 2, 3, 4]
+
+
+# -- IRN ---------------------------------------------------------------------------------------------------------------
+
+
+def in_flight(pair: Pair) -> int:
+    """Most packets in flight during a run of sixty."""
+    most = [0]
+    pair.post(Verb.WRITE, pattern(60 * MTU))
+    wire = Wire(pair.a, pair.b)
+    wire.fate = lambda n, p: (most.__setitem__(0, max(most[0], pair.a.requester.flight)), p)[1]
+    wire.run()
+    return most[0]
+
+
+def test_the_cap_bounds_packets_in_flight() -> None:
+    assert in_flight(Pair(recovery="selective", window_cap=5, ack_every=2)) == 5
+    assert in_flight(Pair(recovery="selective")) > 5
+
+
+def test_few_packets_in_flight_wait_for_the_short_timer_and_many_for_the_long_one() -> None:
+    """IRN: RTO_low with three packets in flight or fewer."""
+    for count, expected in ((3, 20_000), (4, 100_000)):
+        pair = Pair(recovery="selective", timeout_low_ns=20_000)
+        work = pair.post(Verb.WRITE, pattern(count * MTU))
+        took = Wire(pair.a, pair.b, lambda n, p, count=count: None if n < count else p).run()  # type: ignore[misc]
+        assert work.timeouts == 1 and expected <= took < expected + 10_000
+
+
+def test_a_timeout_resends_what_is_missing_and_not_what_the_receiver_holds() -> None:
+    pair = Pair(recovery="selective")
+    work = pair.post(Verb.WRITE, pattern(20 * MTU))
+    lost = {3: 2, 19: 1}  # packet 3 twice, the last once
+
+    def fate(n: int, p: Packet) -> Packet | None:
+        if p.opcode < Opcode.RC_ACKNOWLEDGE and lost.get(p.psn, 0) > 0:
+            lost[p.psn] -= 1
+            return None
+        return p
+
+    Wire(pair.a, pair.b, fate).run()
+    assert (work.retransmitted, work.timeouts) == (3, 1)
+    assert bytes(pair.far[: 20 * MTU]) == pattern(20 * MTU)
+
+
+def test_a_nak_and_a_timeout_leave_events() -> None:
+    pair = Pair()
+    pair.post(Verb.WRITE, pattern(20 * MTU))
+    Wire(pair.a, pair.b, lambda n, p: None if n == 5 else p).run()
+    (event,) = pair.sink.log
+    assert (event["kind"], event["why"], event["psn"], event["flow"]) == ("nak", "NAK, PSN sequence error", 5, "a>b")
