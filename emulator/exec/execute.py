@@ -19,6 +19,7 @@ from emulator.exec.launch import Process, record
 from emulator.exec.program import Program, Rank, rank_environment
 from emulator.exec.session import Limits, Member, Outcome, Session, end_all
 from emulator.exec.sockets import Flow, TcpWatch
+from emulator.exec.tcp import others, set_congestion
 from emulator.experiment.entropy import label_paths
 from emulator.experiment.execute import Say, monotonic_start, write_json, write_samples
 from emulator.experiment.tcp import host_sysctls, require_cc
@@ -63,7 +64,7 @@ def execute_program(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> 
         tdf=run["tdf"],
         features=features,
         agents=transport["kind"] != "tcp",
-        host_sysctls=program_sysctls(transport, run["tdf"]),
+        host_sysctls=host_sysctls(transport, run["tdf"]),
     )
     write_json(raw / "plan.json", plan.to_dict())
     write_json(raw / "features.json", features.to_dict())
@@ -75,6 +76,8 @@ def execute_program(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> 
     if run["clock"] == "virtual":
         go_first()
     with Fabric(plan, features, log.append, on_step=on_step, about={"run_dir": str(run_dir)}) as fabric:
+        if transport["kind"] == "tcp":
+            set_congestion(plan, fabric.netns, transport["cc"])
         start = fabric.readback()
         first = fabric.differences(plan, start)
         before = counters()
@@ -100,12 +103,6 @@ def go_first() -> None:
     On the virtual clock only, where this process's own work takes no time. What it starts is ordinary again.
     """
     os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(10))
-
-
-def program_sysctls(transport: Mapping[str, Any], tdf: int) -> dict[str, str]:
-    """What every host's namespace is set to: for the program's own TCP, also the congestion control it gets by default."""
-    sysctls = host_sysctls(transport, tdf)
-    return {**sysctls, "net.ipv4.tcp_congestion_control": transport["cc"]} if sysctls else {}
 
 
 def _run(
@@ -139,6 +136,7 @@ def _run(
             rounds=[_Queues(sampler), watch],
         )
         outcome = session.run()
+        watch.round(session.now())
         end_all(members)
         time.sleep(_SETTLE_NS * tdf / 1e9)
         watch.round(session.now())
@@ -166,7 +164,9 @@ def _run(
             reorder={},
             problem=outcome.problem,
         )
-        return result, sampler.finish(), told(program, members, calls, outcome, start_ns, tdf)
+        facts = told(program, members, calls, outcome, start_ns, tdf)
+        facts["other_congestion_control"] = others((flow for _, flow in flows), run["transport"]["cc"])
+        return result, sampler.finish(), facts
 
 
 def start_program(fabric: Fabric, program: Program, run: Mapping[str, Any], run_dir: Path, say: Say) -> list[Member]:

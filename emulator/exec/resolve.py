@@ -27,7 +27,7 @@ TCP_HEADERS: Final = 52
 SAMPLE_NS: Final = 100_000
 """Sampling period on the virtual clock where none is named."""
 
-KERNEL_BPS: Final = 2_000_000_000
+KERNEL_BPS: Final = 1_000_000_000
 """What all hosts of a program may send together in wall time: full-sized segments through three ports each, on one core."""
 
 COLLECTIVES: Final = ("allreduce", "reduce_scatter", "all_gather", "broadcast")

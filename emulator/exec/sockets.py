@@ -24,7 +24,9 @@ from traffic.transport.tcp import TcpInfo, tcp_info
 
 _SOCK_DIAG: Final = 4  # NETLINK_SOCK_DIAG
 _BY_FAMILY: Final = 20  # SOCK_DIAG_BY_FAMILY
-_GROUP_TCP_DESTROY: Final = 1  # SKNLGRP_INET_TCP_DESTROY
+_GETSOCK: Final = 18  # TCPDIAG_GETSOCK: the older request, which lists IPv4 and IPv6 sockets together
+_DESTROYED: Final = (1, 3)  # SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY
+_MAPPED: Final = bytes(10) + b"\xff\xff"  # an IPv4 address on an IPv6 socket (RFC 4291, 2.5.5.2)
 _ADD_MEMBERSHIP: Final = 1
 _SOL_NETLINK: Final = 270
 _INFO: Final = 2  # INET_DIAG_INFO
@@ -49,6 +51,7 @@ class Flow:
     start_ns: int
     end_ns: int
     bytes: int = 0
+    acked: int = 0
     cc: str = ""
     info: TcpInfo | None = None
     open: bool = True
@@ -97,8 +100,10 @@ class TcpWatch:
         if len(message) < _MSG.size:
             return
         family, state, _, _, sport, dport, _src, dst, _, low, high, *_ = _MSG.unpack_from(message)
+        if family == socket.AF_INET6:
+            dst = dst[12:] if dst.startswith(_MAPPED) else b""
         peer = self._owner.get(dst[:4])
-        if family != socket.AF_INET or peer is None or peer == host or state == _LISTEN or state in _HALF_OPEN:
+        if peer is None or peer == host or state == _LISTEN or state in _HALF_OPEN:
             return
         found = attrs(message, _MSG.size)
         raw = found.get(_INFO)
@@ -116,8 +121,9 @@ class TcpWatch:
                 flow.start_ns = self._before
             flow.bytes = sent - again
         info = tcp_info(raw)
-        if flow.info is None or info.bytes_acked > flow.info.bytes_acked:
-            flow.end_ns = now
+        acked = min(info.bytes_acked, flow.bytes)  # the kernel counts SYN and FIN as a byte each
+        if acked > flow.acked:
+            flow.acked, flow.end_ns = acked, now
         changed = flow.info is None or info.data_segments != flow.info.data_segments or info.cwnd != flow.info.cwnd
         flow.info, flow.open = info, is_open
         if changed and is_open and flow.bytes:
@@ -144,7 +150,7 @@ class _Space:
 
     def __init__(self, host: int, path: Path) -> None:
         self.host = host
-        self._request = dump_request(_BY_FAMILY, _query())
+        self._request = dump_request(_GETSOCK, _query())
         with inside(path):
             self._ask = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _SOCK_DIAG)
             self._hear = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _SOCK_DIAG)
@@ -153,7 +159,8 @@ class _Space:
             self._ask.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
             self._hear.bind((0, 0))
             self._hear.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-            self._hear.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP_TCP_DESTROY)
+            for group in _DESTROYED:
+                self._hear.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, group)
             self._hear.setblocking(False)
         except OSError as error:
             self.close()
@@ -206,9 +213,9 @@ class _Space:
 
 
 def _query() -> bytes:
-    """struct inet_diag_req_v2: IPv4, TCP, TCP_INFO and the congestion control's name, the states wanted, any socket."""
+    """struct inet_diag_req: any socket in the states wanted, with TCP_INFO and the congestion control's name."""
     want = 1 << (_INFO - 1) | 1 << (_CONG - 1)
-    return struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, want, _STATES) + bytes(48)
+    return struct.pack("=BBBB", 0, 0, 0, want) + bytes(48) + struct.pack("=II", _STATES, 0)
 
 
 def _messages(block: bytes) -> Iterable[tuple[int, memoryview]]:

@@ -111,6 +111,8 @@ def facts_from_raw(
 
 def _program(facts: Facts, told: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
     facts.program = ProgramEnd.of(told, manifest["resolved"]["workload"])
+    for name, ends in sorted((told.get("other_congestion_control") or {}).items()):
+        facts.notes.append(f"{ends} ends of connections used {name}, which the program itself chose")
     if facts.tdf > 1:
         facts.notes.append(
             f"the program saw wall time: at TDF {facts.tdf} a rate it prints is 1/{facts.tdf} of the fabric's; "
