@@ -83,7 +83,8 @@ class Wire:
                 return self.now
             busy = any(qp.ready_at(self.now) <= self.now + PACKET_NS for qp in self.ends)
             timers = [q.next_timer() for q in self.ends] + [p.next_timer() for p in self.ports]
-            timers += [max(q.ready_at(self.now), self.now + 1) for q in self.ends]
+            if not busy:
+                timers += [q.ready_at(self.now) for q in self.ends]
             due = min(*timers, self.queue[0][0] if self.queue else NEVER)
             self.now = min(max(due, self.now), self.now + PACKET_NS) if busy else max(self.now, due)
             if not busy and due >= NEVER:
