@@ -315,6 +315,7 @@ class Requester:
             return
         self.cc.lost(now=now, size=self.mtu, kind=Loss.TIMEOUT)
         if self.selective and not self.reading:
+            self.sacked.discard(self.una)  # resent even so: perhaps its acknowledgement was lost, and nothing else asks
             self.lost = deque(seq for seq in range(self.una, self.nxt) if seq not in self.sacked)
             self.recover = self.nxt
             self._arm(now)
