@@ -114,7 +114,8 @@ class Raw(Mapping[str, Any]):
         if not path.is_file():
             return {**{n: np.empty(0, np.int64) for n in names}, "period_ns": np.array(0)}
         with np.load(path, allow_pickle=False) as stored:
-            return {n: stored[n] for n in (*names, "period_ns")}
+            kept = ("tx_bytes",) if "tx_bytes" in stored.files else ()
+            return {n: stored[n] for n in (*names, *kept, "period_ns")}
 
     @cached_property
     def plan_ports(self) -> dict[str, dict[str, Any]]:

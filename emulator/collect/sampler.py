@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from emulator.port import tc
-from emulator.port.counters import Layout, learn
+from emulator.port.counters import WORDS, Layout, learn
 from emulator.port.layout import DATA
 from emulator.port.netlink import Netlink, dump_request
 from emulator.port.portset import PortSet
 
 _FIRST_ROWS = 256
-_PACKETS, _QLEN, _BACKLOG, _DROPS = range(4)
+_PACKETS, _QLEN, _BACKLOG, _DROPS, _BYTES, _BYTES_HIGH = range(WORDS)
 
 Array = np.ndarray[Any, Any]
 
@@ -45,7 +45,7 @@ class _Growing:
 
 @dataclass(slots=True)
 class _Series:
-    """The samples of one namespace for one layout of its queues: round, time, and four numbers a leaf."""
+    """The samples of one namespace for one layout of its queues: round, time, and `WORDS` numbers a leaf."""
 
     ports: list[tuple[int, int]]
     rounds: _Growing
@@ -62,7 +62,7 @@ class _Space:
         self.series: list[_Series] = []
 
     def read(self, request: bytearray) -> Array | None:
-        """Four numbers of each leaf (packets, queued, backlog, drops), or `None` if the kernel's answer was torn."""
+        """The numbers of each leaf (packets, queued, backlog, drops, bytes), or `None` if the kernel's answer was torn."""
         blocks = self.netlink.dump_raw(request)
         if blocks is None:
             return None
@@ -75,7 +75,7 @@ class _Space:
         ):
             self.layout = layout = learn(blocks, self.members)
             if not self.series or self.series[-1].ports != layout.ports:
-                shape = (len(layout.ports), 4)
+                shape = (len(layout.ports), WORDS)
                 self.series.append(_Series(layout.ports, _Growing((), "i8"), _Growing((), "i8"), _Growing(shape, "u4")))
         picked: Array = words[layout.words]
         return picked
@@ -156,7 +156,7 @@ class Sampler:
         for space in self._spaces:
             space.netlink.close()
         tables = [self._table(series) for space in self._spaces for series in space.series]
-        columns = ("round", "time_ns", "port", "cls", "backlog_bytes", "enqueued", "dropped", "marked", "trimmed")
+        columns = ("round", "time_ns", "port", "cls", "backlog_bytes", "enqueued", "tx_bytes", "dropped", "marked", "trimmed")
         joined = {name: np.concatenate([table[name] for table in tables]) if tables else np.empty(0, "i8") for name in columns}
         order = np.lexsort((joined["cls"], joined["port"], joined.pop("round")))
         out = {name: column[order] for name, column in joined.items()}
@@ -185,6 +185,7 @@ class Sampler:
             "cls": np.tile(classes, rounds),
             "backlog_bytes": values[:, :, _BACKLOG].ravel(),
             "enqueued": (values[:, :, _PACKETS] + values[:, :, _QLEN]).ravel(),
+            "tx_bytes": (values[:, :, _BYTES] + (values[:, :, _BYTES_HIGH] << 32)).ravel(),
             "dropped": values[:, :, _DROPS].ravel(),
             "marked": marked.ravel(),
             "trimmed": trimmed.ravel(),

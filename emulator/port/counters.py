@@ -14,6 +14,7 @@ from emulator.port.netlink import ATTR, HEADER, attrs
 from emulator.port.shaper import LEAF_HANDLE
 
 STATS_BASIC, STATS_QUEUE, STATS_APP, STATS_PACKETS64 = 1, 3, 4, 8
+WORDS = 6
 CLASS_OF = {handle: cls for cls, handle in LEAF_HANDLE.items()}
 
 
@@ -130,7 +131,8 @@ class Layout:
 def learn(chunks: list[bytes], members: dict[int, int]) -> Layout:
     """Walks a dump once. `members` maps interface index to port number; `ports` of the answer are (number, class).
 
-    `words` are indices of 32-bit words: packets, qlen, backlog, drops of each leaf, in `ports`' order.
+    `words` are indices of 32-bit words: packets, qlen, backlog, drops, bytes (lower and upper half) of each leaf, in `ports`'
+    order.
     """
     checks: list[int] = []
     wanted: list[int] = []
@@ -148,7 +150,7 @@ def learn(chunks: list[bytes], members: dict[int, int]) -> Layout:
                     basic, queue = _find_stats(chunk, at + tc.MSG.size, offset + size)
                     checks += [(base + at + 4) // 4, (base + at + 8) // 4]
                     wanted += [ifindex, handle]
-                    words.append([(base + at_) // 4 for at_ in (basic + 8, queue, queue + 4, queue + 8)])
+                    words.append([(base + at_) // 4 for at_ in (basic + 8, queue, queue + 4, queue + 8, basic, basic + 4)])
                     ports.append((members[ifindex], CLASS_OF[handle]))
             offset += (size + 3) & ~3
         base += (len(chunk) + 3) & ~3
@@ -156,7 +158,7 @@ def learn(chunks: list[bytes], members: dict[int, int]) -> Layout:
         sizes=tuple(len(chunk) for chunk in chunks),
         checks=np.array(checks, np.intp),
         wanted=np.array(wanted, np.uint32),
-        words=np.array(words, np.intp).reshape(-1, 4),
+        words=np.array(words, np.intp).reshape(-1, WORDS),
         ports=ports,
     )
 

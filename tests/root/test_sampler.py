@@ -42,6 +42,7 @@ def test_samples_say_what_is_in_the_queues_and_gaps_stay_gaps() -> None:
     assert out["backlog_bytes"][data].tolist() == [0, 20_000, 20_000]
     assert out["enqueued"][data].tolist() == [0, 21, 21]
     assert out["dropped"][data].tolist() == [0, 9, 9]
+    assert out["tx_bytes"][data].tolist() == [0, 1000, 1000]
     assert out["marked"][data].tolist() == [0, counted.marked, counted.marked] and (counted.marked or 0) > 10
     assert out["trimmed"][data].tolist() == [0, 0, 0]
     control = (out["port"] == 0) & (out["cls"] == 0)

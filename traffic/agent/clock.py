@@ -121,6 +121,10 @@ class Poller:
             return [int.from_bytes(self._view[4:8], "little")]
         return [int.from_bytes(self._view[12 * i + 4 : 12 * i + 8], "little") for i in range(count)]
 
+    def change(self, fd: int, mask: int) -> None:
+        """Wait for something else of a descriptor (errors come always)."""
+        self._epoll.modify(fd, mask)
+
     def events(self, timeout_ns: int) -> list[tuple[int, int]]:
         """(descriptor, what for) of those that are ready, after at most `timeout_ns` of real time."""
         view, fds = self._view, self.wait(timeout_ns)

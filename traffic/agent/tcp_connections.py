@@ -37,6 +37,8 @@ class TcpConnection:
         self.counted = first
         """The state whose counts have been given to moves."""
         self.last_work: WorkRequest | None = None
+        self.blocked = False
+        """Whether the kernel had no room for all that waits."""
         self._dirty = dirty
 
     @property

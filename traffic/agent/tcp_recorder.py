@@ -20,6 +20,7 @@ from traffic.transport.tcp import TcpInfo
 
 _FIXED = ("time_ns", "flow", "qp", "rate_bps", "window_bytes", "rtt_ns", "trigger")
 _LONGEST_STEP = 100
+_LATE = (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
 _LEAST_WALL_NS = 1_000_000
 """On the real clock a sample costs system calls that packets wait for."""
 
@@ -37,6 +38,8 @@ class TcpRecorder:
         self.end_ns = -1
         self.wakeups = 0
         self.bytes_acked = 0
+        self.late: list[int] = []
+        """How long messages lay with the kernel before the agent took their last byte: the next ones wait for that."""
         self.rows: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self._due: list[tuple[int, int]] = []
@@ -183,6 +186,7 @@ class TcpRecorder:
             events=sorted(self.events, key=lambda e: e["time_ns"]),
             loop={
                 "wakeups": self.wakeups,
+                **self._lateness(),
                 "cpu_s": self.cpu_s,
                 "wall_s": self.wall_s,
                 "run_wait_ns": self.waited_ns,
@@ -191,6 +195,12 @@ class TcpRecorder:
             reorder={},
             problem=self._problem(job, records, failures),
         )
+
+    def _lateness(self) -> dict[str, float]:
+        late = sorted(self.late)
+        if not late:
+            return {}
+        return {f"late_{n}_ns": late[min(len(late) - 1, int(q * len(late)))] for n, q in _LATE}
 
     def _problem(
         self, job: Job, records: Sequence[MoveRecord], failures: Sequence[TrafficError]

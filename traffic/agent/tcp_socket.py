@@ -23,7 +23,7 @@ TIMESTAMP_OPTION = 12
 NOT_SENT = 256 << 10
 """Bytes that may wait unsent in the kernel: enough to keep any line busy until the agent is woken at half of it."""
 _BUFFER = 32 << 20  # the kernel doubles it; the window is then never what limits a flow
-_LOW_WATER = 256 << 10
+_LOW_WATER = 64 << 10
 _CONNECT_S = 30.0
 
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
@@ -160,29 +160,25 @@ def acknowledge(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
-def ack_stamps(sock: socket.socket) -> list[tuple[int, int]]:
-    """(position of a byte modulo 2^32, when its acknowledgement came on CLOCK_REALTIME in ns), oldest first.
+def ack_stamp(sock: socket.socket) -> tuple[int, int] | None:
+    """(position of a byte modulo 2^32, when its acknowledgement came on CLOCK_REALTIME in ns), the oldest that waits.
 
     Raises OSError with the connection's error if it has failed.
     """
-    stamps = []
-    while True:
-        try:
-            _, extra, _, _ = sock.recvmsg(1, 256, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            break
-        when = position = kind = None
-        for level, name, value in extra:
-            if level == socket.SOL_SOCKET and name == _SO_TIMESTAMPING:
-                seconds, ns = struct.unpack_from("=qq", value)
-                when = seconds * _BILLION + ns
-            elif level == socket.SOL_IP and name == _IP_RECVERR:
-                number, _, _, _, _, kind, position = struct.unpack_from("=IBBBBII", value)
-                if number != errno.ENOMSG:
-                    raise OSError(number, os.strerror(number))
-        if when is not None and position is not None and kind == _ACK_STAMP:
-            stamps.append((position, when))
-    return stamps
+    try:
+        _, extra, _, _ = sock.recvmsg(1, 256, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return None
+    when = position = 0
+    for level, name, value in extra:
+        if level == socket.SOL_SOCKET and name == _SO_TIMESTAMPING:
+            seconds, ns = struct.unpack_from("=qq", value)
+            when = seconds * _BILLION + ns
+        elif level == socket.SOL_IP and name == _IP_RECVERR:
+            number, _, _, _, _, kind, position = struct.unpack_from("=IBBBBII", value)
+            if number != errno.ENOMSG or kind != _ACK_STAMP:
+                raise OSError(number, os.strerror(number))
+    return position, when
 
 
 def failure(sock: socket.socket) -> int:

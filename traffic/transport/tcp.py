@@ -51,13 +51,16 @@ class Outbox:
         self.waiting.append(_Message(work, HEADER.pack(work.id, work.rkey, work.remote_va, size)))
 
     def gather(self, most: int) -> tuple[Sequence[bytes | memoryview], bool]:
-        """Bytes to hand over next (of one message, `most` of its payload), and whether they end it. Only while something waits."""
+        """Bytes to hand over next (`most` of one message), and whether they end it. Only while something waits.
+
+        Pieces of a multiple of the segment size leave no short segment between them.
+        """
         message = self.waiting[0]
         at = self._done - HEADER.size
         if at >= 0:
             part = message.work.local[at : at + most]
             return (part,), at + part.nbytes == message.work.local.nbytes
-        part = message.work.local[:most]
+        part = message.work.local[: most - HEADER.size + self._done]
         return (message.header[self._done :], part), part.nbytes == message.work.local.nbytes
 
     def handed(self, count: int) -> None:
