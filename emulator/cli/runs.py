@@ -15,10 +15,10 @@ from emulator.cli.params import DURATION, SIZE, json_option, set_option
 from emulator.cli.session import session_of, verbosity_options
 
 if TYPE_CHECKING:
-    from emulator.cli.live import LiveWatch
     from emulator.cli.session import Session
     from emulator.experiment.run import Finished
     from emulator.experiment.spec import Experiment
+    from emulator.experiment.watch import LiveWatch
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -180,6 +180,9 @@ class ProgressLine:
 
     def progress(self, state: Mapping[str, Any]) -> None:
         """Traffic."""
+        if "bytes_total" not in state:
+            self._line(f"{state['time_ns'] / 1e3:.0f} us of fabric time", keep=False)
+            return
         total = max(1, state["bytes_total"])
         share = state["bytes_done"] / total
         self._line(
@@ -217,7 +220,7 @@ class ProgressLine:
 def watcher(title: str, *, live: bool, session: Session) -> ProgressLine | LiveWatch:
     """Who is told how a run goes: the live view, or one line."""
     if live:
-        from emulator.cli.live import LiveWatch
+        from emulator.experiment.watch import LiveWatch
 
         return LiveWatch(title, quiet=session.quiet)
     return ProgressLine(quiet=session.quiet, verbose=session.verbosity > 0)
@@ -234,7 +237,8 @@ def run_and_print(
         from emulator.experiment.load import save_experiment
 
         save_experiment(experiment, flags["save_spec"])
-    watch = watcher(experiment.name or experiment.workload.kind, live=flags.get("live", False), session=session)
+    title = f"{experiment.name or experiment.workload.kind} on {Path(experiment.topology).stem}, {experiment.transport.kind}"
+    watch = watcher(title, live=flags.get("live", False), session=session)
     argv = ["fabriclab", *sys.argv[1:]]
     try:
         if flags["repeat"] > 1:

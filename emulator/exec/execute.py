@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emulator.collect.environment import counters
 from emulator.collect.sampler import Sampler
@@ -21,29 +21,43 @@ from emulator.exec.session import Limits, Member, Outcome, Session, end_all
 from emulator.exec.sockets import Flow, TcpWatch
 from emulator.exec.tcp import others, set_congestion
 from emulator.experiment.entropy import label_paths
-from emulator.experiment.execute import Say, monotonic_start, write_json, write_samples
+from emulator.experiment.execute import Say, capture_of, monotonic_start, write_json, write_samples
 from emulator.experiment.tcp import host_sysctls, require_cc
 from emulator.fabric.fabric import Fabric
 from emulator.fabric.plan import FabricPlan, make_plan
 from emulator.fabric.registry import MARK_VARIABLE
 from emulator.port.features import probe
 from emulator.topology.model import Topology
+from traffic.agent.clock import Clock
 from traffic.agent.recorder import run_wait_ns
 from traffic.agent.spec import WorkerResult
 
+if TYPE_CHECKING:
+    from emulator.collect.capture import Capture
+
 _GRID_NS = 100_000_000
+_TELL_NS = 200_000_000
 _MOST_TRACED = 1024
 _SETTLE_NS = 2_000_000
 
 
 class _Queues:
-    """The queue sampler as something periodic."""
+    """The queue sampler as something periodic; empties a capture too, and tells who watches."""
 
-    def __init__(self, sampler: Sampler) -> None:
+    def __init__(self, sampler: Sampler, capture: Capture | None, say: Say, tell_ns: int) -> None:
         self.sampler = sampler
+        self.capture = capture
+        self.say = say
+        self.tell_ns = tell_ns
+        self.told = -tell_ns
 
     def round(self, now: int) -> None:
         self.sampler.sample(now)
+        if self.capture is not None:
+            self.capture.drain()
+        if now - self.told >= self.tell_ns:
+            self.told = now
+            self.say("progress", {"time_ns": now, **self.sampler.latest()})
 
 
 def execute_program(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerResult:
@@ -81,7 +95,8 @@ def execute_program(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> 
         start = fabric.readback()
         first = fabric.differences(plan, start)
         before = counters()
-        result, samples, told = _run(fabric, program, run, run_dir, say)
+        with capture_of(run, fabric, raw) as capture:
+            result, samples, told = _run(fabric, program, run, run_dir, say, capture)
         after = counters()
         end = fabric.readback()
         last = fabric.differences(plan, end)
@@ -90,7 +105,8 @@ def execute_program(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> 
         write_json(raw / "ports.json", fabric.ports.ports_json())
         write_json(raw / "applied.json", {"start": start, "end": end, "differences": {"start": first, "end": last}})
         before["run_wait_ns"], after["run_wait_ns"] = 0, int(result.loop["run_wait_ns"])
-        write_json(raw / "softnet.json", {"start": before, "end": after})
+        lost = None if capture is None else capture.drops
+        write_json(raw / "softnet.json", {"start": before, "end": after, "capture_drops": lost})
         write_samples(raw / "samples.npz", samples)
         (run_dir / "commands.log").write_text("".join(line + "\n" for line in log), encoding="utf-8")
         say("step", {"text": "taking the fabric away", "done": 0, "total": 1})
@@ -106,7 +122,7 @@ def go_first() -> None:
 
 
 def _run(
-    fabric: Fabric, program: Program, run: Mapping[str, Any], run_dir: Path, say: Say
+    fabric: Fabric, program: Program, run: Mapping[str, Any], run_dir: Path, say: Say, capture: Capture | None
 ) -> tuple[WorkerResult, dict[str, Any], dict[str, Any]]:
     plan, tdf, virtual = fabric.plan, int(run["tdf"]), run["clock"] == "virtual"
     hosts = [node.name for node in plan.hosts]
@@ -124,6 +140,8 @@ def _run(
         )
         began, waited, used = time.monotonic(), run_wait_ns(), time.process_time()
         time.sleep(max(0.0, (start_ns - time.monotonic_ns()) / 1e9))
+        if capture is not None:
+            capture.zero_ns = Clock(tdf=tdf, start_ns=start_ns).offset_ns + start_ns
         say("step", {"text": "program running", "done": 0, "total": 1})
         members = start_program(fabric, program, run, run_dir, say)
         stack.callback(end_all, members)
@@ -133,9 +151,11 @@ def _run(
             tdf=tdf,
             period_ns=run["sample_ns"],
             limits=Limits(run["time_limit_ns"], float("inf") if virtual else run["wall_limit_s"]),
-            rounds=[_Queues(sampler), watch],
+            rounds=[_Queues(sampler, capture, say, _TELL_NS // tdf), watch],
         )
         outcome = session.run()
+        if capture is not None:
+            capture.stop(outcome.end_ns)
         watch.round(session.now())
         end_all(members)
         time.sleep(_SETTLE_NS * tdf / 1e9)

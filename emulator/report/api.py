@@ -91,8 +91,24 @@ class Run:
 
         return make_page(self.path)
 
+    @property
+    def capture(self) -> Path | None:
+        """The packet capture, or None if the run made none."""
+        path = self.path / "capture" / "run.pcapng"
+        return path if path.is_file() else None
+
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, verdict={self.verdict['word']!r})"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        from emulator.report.text import footer, summary_text
+
+        page = self.path / "report.html"
+        link = f' · <a href="{escape(page.as_posix())}" target="_blank">page</a>' if page.is_file() else ""
+        text = escape(summary_text(self.summary))
+        return f"<pre>{text}</pre><p><small>{escape(footer(self.summary))}{link}</small></p>"
 
     def _repr_markdown_(self) -> str:
         from emulator.report.text import summary_text

@@ -58,10 +58,14 @@ class LiveView:
         else:
             print(text, file=self.stream, flush=True)
 
-    def close(self) -> None:
-        """Draw the last state and give the terminal back."""
+    def flush(self) -> None:
+        """Draw what has not been drawn yet."""
         if self._fresh:
             self._draw()
+
+    def close(self) -> None:
+        """Draw the last state and give the terminal back."""
+        self.flush()
         if self._live is not None:
             self._live.stop()
             self._live = None

@@ -1,4 +1,4 @@
-"""`--live`: what a run says of itself, turned into snapshots for the live view."""
+"""Who watches a run: nobody, or the live view, for which what the run says of itself is turned into snapshots."""
 
 from __future__ import annotations
 
@@ -12,6 +12,19 @@ _ACKNOWLEDGEMENTS: Final = 1.25
 """Packets the machine carries for each data packet, as the planner counts them."""
 _LEAST_NS: Final = 20_000
 """Fabric time over which a rate is taken, at least; shorter ones jump from packet to packet."""
+
+
+class Silent:
+    """A watcher that says nothing."""
+
+    def step(self, text: str, done: int, total: int) -> None:
+        """Building or taking away."""
+
+    def progress(self, state: Mapping[str, Any]) -> None:
+        """Traffic."""
+
+    def note(self, text: str) -> None:
+        """A sentence for the user."""
 
 
 class LiveWatch:
@@ -29,7 +42,13 @@ class LiveWatch:
 
     def step(self, text: str, done: int, total: int) -> None:
         """Building or taking away."""
-        self._update({"text": f"{text} …" if done < total else text})
+        shown = f"{text} …" if done < total else text
+        if self.stream.isatty():
+            self._update({"text": shown})
+        elif not self.quiet:
+            view = self._open()
+            view.flush()
+            view.say(shown)
 
     def progress(self, state: Mapping[str, Any]) -> None:
         """Traffic."""
