@@ -90,7 +90,7 @@ def facts_from_raw(
         unmodelled_ns=int(plan.get("unmodelled_delay_ns") or 0),
         end_ns=int(worker.get("end_ns", 0)),
         repeats=tuple(repeats),
-        notes=list(plan.get("notes", ())),
+        notes=[*plan.get("notes", ()), *(transport.get("notes") or ())],
     )
     names = [str(n["name"]) for n in plan["nodes"] if n["kind"] == "host"]
     mtu = int(transport.get("mtu") or 4096)
@@ -205,6 +205,7 @@ def _ports(facts: Facts, ports: Mapping[str, Any], plan: Mapping[str, Any]) -> N
                     dropped=dropped,
                     lost=lost,
                     backlog_bytes=sum(c["backlog_bytes"] or 0 for c in classes),
+                    unforeseen=_unforeseen(port),
                 )
             )
         histogram = (port.get("histogram") or {}).get("data")
@@ -227,6 +228,13 @@ def _ports(facts: Facts, ports: Mapping[str, Any], plan: Mapping[str, Any]) -> N
                 uncertain=unable + dropped + lost + (port.get("trimmed") or 0) + others,
             )
         )
+
+
+def _unforeseen(port: Mapping[str, Any]) -> int:
+    """Drops of the data queue that its program did not see coming; 0 where no program looks."""
+    if port.get("overflow") is None:
+        return 0
+    return int((port["classes"]["data"]["dropped"] or 0) - port["overflow"])
 
 
 def _samples(facts: Facts, raw: Mapping[str, Any], mtu: int, names: Sequence[str]) -> None:

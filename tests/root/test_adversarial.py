@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import emulator.experiment.beside as beside
-from emulator.errors import RunFailed
+from emulator.errors import FabricError, RunFailed
 from emulator.experiment.run import Finished, run
 from emulator.experiment.spec import Experiment
 from emulator.fabric.fabric import Fabric
@@ -112,11 +112,20 @@ def test_a_cpu_hog(attack: Callable[..., Finished]) -> None:
 
 def test_a_tc_rule_changed(attack: Callable[..., Finished]) -> None:
     def harm(fabric: Fabric) -> None:
-        tc(fabric, "leaf1", "qdisc", "del", "dev", port(fabric, "leaf1:spine0"), "root")
+        with _class_rate(fabric, "leaf1:spine0", 2):
+            pass
 
     finished = attack(harm)
     assert word(finished) == "untrusted"
     assert "F1 plan = reality" in reasons(finished) and "leaf1:spine0" in reasons(finished)
+
+
+def test_a_queue_taken_away_ends_the_run_and_says_which(attack: Callable[..., Finished]) -> None:
+    def harm(fabric: Fabric) -> None:
+        tc(fabric, "leaf1", "qdisc", "del", "dev", port(fabric, "leaf1:spine0"), "root")
+
+    with pytest.raises(FabricError, match="leaf1:spine0: the control queue is gone; something removed it"):
+        attack(harm)
 
 
 def test_an_offload_switched_on(attack: Callable[..., Finished]) -> None:
@@ -160,8 +169,8 @@ def test_a_queue_limit_cut_and_restored(attack: Callable[..., Finished]) -> None
     def harm(fabric: Fabric) -> None:
         planned = fabric.plan.port("leaf0:host0")
         change = ["qdisc", "change", "dev", planned.ifname, "parent", "1:20", "bfifo", "limit"]
-        tc(fabric, "leaf0", *change, "9000")
-        time.sleep(0.4)
+        tc(fabric, "leaf0", *change, "30000")
+        time.sleep(0.15)
         tc(fabric, "leaf0", *change, str(planned.limit_bytes))
 
     finished = attack(harm)
