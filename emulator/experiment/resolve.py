@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CC = {"roce": "dcqcn", "mrc": "nscc", "tcp": "cubic"}
 _TCP_HEADERS = 66  # Ethernet 14, IPv4 20, TCP 20, time stamps 12
+_LEAST_SNAP = 64
 SNAP_BYTES = {"real": 256, "virtual": 0}
 """Kept of a captured packet: all where copying takes no time, all headers where it does."""
 _WIRE_EXTRA = 122  # Ethernet 14, IPv4 20, UDP 8, BTH 12, METH 4, RETH 16, ImmDt 4, ICRC 4, and 24 of preamble, FCS and gap, 16 spare
@@ -149,8 +150,20 @@ def resolve(experiment: Experiment, topology: Topology, *, clock: str, tdf: int)
         time_limit_ns=experiment.time_limit,
         wall_limit_s=experiment.wall_limit_s,
         pcap=captured_ports(experiment.pcap, network),
-        pcap_snap=experiment.pcap_snap if experiment.pcap_snap is not None else SNAP_BYTES[clock],
+        pcap_snap=_snap(experiment.pcap_snap, clock),
     )
+
+
+def _snap(given: int | None, clock: str) -> int:
+    """Bytes kept of a captured packet, 0 for all; no less than the headers up to the BTH."""
+    snap = SNAP_BYTES[clock] if given is None else given
+    if 0 < snap < _LEAST_SNAP:
+        raise UsageError(
+            f"{snap} bytes of a packet do not hold its headers",
+            where="--pcap-snap",
+            remedy=f"keep {_LEAST_SNAP} bytes or more, or 0 for all",
+        )
+    return snap
 
 
 def captured_ports(wanted: Sequence[str], network: Network) -> list[str]:
