@@ -165,6 +165,11 @@ def test_c1_clock_step(step: float | None, clock: str, status: str) -> None:
     assert i.check_clock(step, clock=clock).status == status
 
 
+def test_f4_propagation_that_nobody_keeps_needs_care() -> None:
+    check = i.check_propagation(None, clock="real", tdf=100, unmodelled_ns=2000)
+    assert (check.status, check.value) == ("warn", -2000.0) and "round trips lack up to 4000 ns" in check.reason
+
+
 def test_c2_kernel_tcp_on_a_dilated_clock() -> None:
     check = i.check_timers(kernel_tcp=True, clock="real", tdf=100)
     assert check.status == "warn" and "200 ms minimum time-out is 2000 us of fabric time at TDF 100" in check.reason

@@ -203,7 +203,9 @@ def test_the_spread_of_repeats_counts() -> None:
 def test_kernel_tcp_on_a_slowed_clock_needs_care() -> None:
     result = verdict(made_run(), experiment={"transport": {"kind": "tcp", "mtu": MTU}})
     assert result.word == "care" and result.reasons[0].startswith("C2 transport timers: kernel TCP keeps its own timers")
-    assert {c.id for c in result.checks if c.status == "not-modelled"} >= {"F10", "F11"}
+    status = {c.id: c.status for c in result.checks}
+    # the hosts' kernels count CE, but nobody tells what overtook
+    assert (status["F10"], status["F11"]) == ("pass", "not-modelled")
 
 
 def test_without_a_schedule_the_records_give_a_bound() -> None:
