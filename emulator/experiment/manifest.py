@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from emulator.collect.environment import versions
 from emulator.errors import UsageError
+from emulator.experiment.formats import FORMAT, upgrade
 from emulator.experiment.resolve import Resolved
-
-FORMAT = 1
-"""Version of the run directory's format."""
 
 
 def new_run_dir(out: Path, name: str) -> Path:
@@ -54,8 +52,15 @@ def make_manifest(run_dir: Path, resolved: Resolved, *, argv: Sequence[str], why
     return manifest
 
 
+def keep_plugin(run_dir: Path, transport: Mapping[str, Any]) -> None:
+    """Write a user's congestion control beside the results, from where the run (in either kernel) and a rerun take it."""
+    if transport.get("cc_source") is not None:
+        name = transport["cc"].partition(":")[0]
+        (run_dir / name).write_text(transport["cc_source"], encoding="utf-8")
+
+
 def read_manifest(run_dir: Path) -> dict[str, Any]:
-    """The manifest of an earlier run. Raises UsageError where it is none."""
+    """The manifest of an earlier run, brought to this program's format. Raises UsageError where it is none."""
     path = run_dir / "manifest.json"
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -63,13 +68,7 @@ def read_manifest(run_dir: Path) -> dict[str, Any]:
         raise UsageError(
             f"no readable manifest: {error}", where=str(path), remedy="name a run directory as fabriclab made it"
         ) from error
-    if manifest.get("format") != FORMAT:
-        raise UsageError(
-            f"format {manifest.get('format')!r} of this run directory is not supported",
-            where=str(path),
-            remedy=f"supported: {FORMAT}",
-        )
-    return manifest
+    return upgrade(manifest, path)
 
 
 def write_json(path: Path, data: object) -> None:

@@ -34,3 +34,34 @@ def test_three_runs_with_seed_zero_are_equal_and_another_seed_is_not() -> None:
     other = _run(5)
     assert other[0]["flows.parquet"] != first[0]["flows.parquet"]
     assert other[1]["seed"] == 5
+
+
+def test_rerun_of_a_stored_run_gives_the_stored_result_beside_a_cpu_hog(tmp_path: Path) -> None:
+    """The host is busy in the second run: on the virtual clock nothing of that may show, to the byte."""
+    import os
+    import subprocess
+    import sys
+
+    from emulator.experiment.manifest import read_manifest, resolved_of
+    from emulator.experiment.run import run_resolved
+    from tests.experiments import Silent
+
+    stored = fresh(
+        topology="leaf-spine-2x2x4",
+        workload={"kind": "incast", "bytes": "500KB", "params": {"senders": 5}},
+        transport={"kind": "roce", "cc": "dcqcn"},
+        clock="virtual",
+        seed=3,
+    )
+    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        manifest = read_manifest(stored.run_dir)
+        again = run_resolved(
+            resolved_of(manifest, stored.run_dir), out=tmp_path, argv=["tests"], watch=Silent(), why="again"
+        )
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    for name in FILES:
+        assert (again.run_dir / name).read_bytes() == (stored.run_dir / name).read_bytes(), name

@@ -15,7 +15,9 @@ from traffic.agent.kernel_counts import host_record, parse
 
 
 def test_ecn_is_negotiated_for_dctcp_alone_unless_asked() -> None:
-    assert [tcp_options(Transport(kind="tcp", cc=cc))["ecn"] for cc in (None, "reno", "bbr", "dctcp")] == [False] * 3 + [True]
+    assert [tcp_options(Transport(kind="tcp", cc=cc))["ecn"] for cc in (None, "reno", "bbr", "dctcp")] == [
+        False
+    ] * 3 + [True]
     assert tcp_options(Transport(kind="tcp", cc="cubic", ecn=True))["ecn"] is True
 
 
@@ -36,7 +38,10 @@ def test_what_kernel_tcp_has_not_is_wrong_usage(more: dict[str, object], place: 
 
 
 def test_sysctls_are_set_in_each_host_and_a_given_time_out_is_dilated() -> None:
-    transport = {"kind": "tcp", "options": tcp_options(Transport.model_validate({"kind": "tcp", "cc": "dctcp", "timeout": "1ms"}))}
+    transport = {
+        "kind": "tcp",
+        "options": tcp_options(Transport.model_validate({"kind": "tcp", "cc": "dctcp", "timeout": "1ms"})),
+    }
     sysctls = host_sysctls(transport, 100)
     assert sysctls["net.ipv4.tcp_ecn"] == "1"
     assert sysctls["net.ipv4.tcp_rto_min_us"] == "100000"  # 1 ms of fabric time at TDF 100
@@ -49,7 +54,9 @@ def test_sysctls_are_set_in_each_host_and_a_given_time_out_is_dilated() -> None:
     assert {n.kind: n.sysctls.get("net.ipv4.tcp_ecn") for n in plan.nodes} == {"host": "1", "leaf": None, "spine": None}
 
 
-@pytest.mark.parametrize(("delay", "agents", "left_out"), [("agent", False, 2000), ("agent", True, 0), ("netem", False, 0)])
+@pytest.mark.parametrize(
+    ("delay", "agents", "left_out"), [("agent", False, 2000), ("agent", True, 0), ("netem", False, 0)]
+)
 def test_propagation_that_nobody_keeps_is_neither_planned_nor_silent(delay: str, agents: bool, left_out: int) -> None:
     """Four links of 500 ns between leaves: kept by netem or by agents; kernel TCP without netem has neither."""
     plan = make_plan(
