@@ -28,6 +28,7 @@ def cc() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 def list_(as_json: bool) -> None:
     """The built-in algorithms, one a line."""
+    from emulator.experiment.tcp import KERNEL_CC
     from traffic.congestion import describe
     from traffic.congestion.registry import BUILT_IN
 
@@ -48,6 +49,7 @@ def list_(as_json: bool) -> None:
         presets = f" (presets: {', '.join(item['presets'])})" if item["presets"] else ""
         click.echo(f"{item['name']:13} {item['summary']}{presets}")
     click.echo("FILE.py:Class your own; `fabriclab cc new FILE.py` writes one to start from")
+    click.echo(f"with --transport tcp, the kernel's own: {', '.join(KERNEL_CC)}")
 
 
 @cc.command("show")

@@ -39,7 +39,7 @@ class TcpRecorder:
         self.wakeups = 0
         self.bytes_acked = 0
         self.late: list[int] = []
-        """How long messages lay with the kernel before the agent took their last byte: the next ones wait for that."""
+        """How long messages that others wait for lay with the kernel, whole, before the agent took them."""
         self.rows: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self._due: list[tuple[int, int]] = []
@@ -148,7 +148,8 @@ class TcpRecorder:
             "bytes_done": self.bytes_acked,
             "bytes_total": sum(m.size for m in job.schedule.moves),
             "moves_left": job.undelivered,
-            "packets": sum(c.counted.data_segments for c in self.connections),
+            "packets": sum(c.counted.data_segments - c.first.data_segments for c in self.connections),
+            **job.state(),
         }
 
     def _records(self, job: Job) -> list[MoveRecord]:

@@ -185,7 +185,8 @@ class TcpWorker:
             if done is not None:
                 tcp_socket.acknowledge(c.peer)
                 at = min(now, self.clock.at(stamp)) if stamp else now
-                self.recorder.late.append(now - at)
+                if self.job.dependents.get(done.move):
+                    self.recorder.late.append(now - at)
                 self.job.delivered(Delivery(c.number, Verb.WRITE_IMM, done.move, done.size, at, 0, 0, 0))
                 break
             if count < target.nbytes:
