@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from emulator.cli.main import main
 from emulator.clock import kernel, kernel_build, kernel_source, virtual
 from emulator.clock.kernel import find_kernel
 from emulator.clock.kernel_source import Recipe, check_tools, find_source, recipe, source_folder, source_version
@@ -229,3 +230,15 @@ def test_the_core_is_one_of_those_allowed() -> None:
     import os
 
     assert virtual.quiet_core() in os.sched_getaffinity(0)
+
+
+def test_the_command_says_what_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert main(["kernel", "info"]) == 4
+    assert "`fabriclab kernel build`" in capsys.readouterr().err
+    monkeypatch.setattr(kernel_source, "SOURCE_FOLDER", tmp_path)
+    assert main(["-q", "kernel", "build"]) == 4
+    assert "apt-get install linux-source-6.12" in capsys.readouterr().err
+    assert main(["kernel", "build", "--source", str(tmp_path / "none")]) == 2
+    assert "not a kernel source tarball" in capsys.readouterr().err
