@@ -149,14 +149,24 @@ def _mrc(t: Transport, network: Network, paths: Iterable[tuple[str, str]], rtt: 
     for src, dst in paths:
         _check_reachable(t.deny, network, src, dst)
     return {
-        "spray": t.spray or "oblivious",
+        "spray": t.spray or "bitmap",
         "entropy": entropy,
-        "reorder_ns": t.reorder_window if t.reorder_window is not None else max(2 * rtt, 10_000),
+        "reorder_ns": t.reorder_window if t.reorder_window is not None else _reorder_ns(network, rtt),
         "probe_ns": 100_000 if t.probe_interval is None else t.probe_interval,
         "probes_needed": 3 if t.probes_needed is None else t.probes_needed,
         "min_active": max(1, entropy // 4),
         "deny": [[d.via, d.at, d.until] for d in t.deny],
     }
+
+
+def _reorder_ns(network: Network, rtt: int) -> int:
+    """How much later than another a packet may come and not be lost: two round trips, and the deepest queue of one inner port.
+
+    A queue deeper than kmax marks every packet, so senders leave it; one that does not mark may be full.
+    """
+    inner = [p for p in network.ports if not p.last_hop and network.node(p.node).kind != "host"]
+    deepest = max(((p.kmax_bytes if p.ecn else p.limit_bytes) * 8_000_000_000 // p.rate_bps for p in inner), default=0)
+    return max(2 * rtt + deepest, 10_000)
 
 
 def crosses(ports: Sequence[tuple[str, str, str]], via: str) -> bool:

@@ -148,6 +148,9 @@ def resolve(
             done[p.name] = _value(p, raw, path, done, convert)
         except ValueError as exc:
             problems.append(f"{p.name} is {raw!r}: {exc}")
+        except KeyError:  # a formula of a value that is wrong itself
+            if not problems:
+                raise
     if not problems:
         made = spec(**done)
         problems = made.problems(path)

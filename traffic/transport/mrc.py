@@ -109,7 +109,7 @@ class MrcQueuePair(QueuePair):
     def next_timer(self) -> int:
         timer = self.cc.next_timer()
         sender = self.sender
-        due = min(sender.deadline, sender.paths.next_probe, sender.paths.next_order)
+        due = min(sender.deadline, sender.prober.quiet_at, sender.paths.next_probe, sender.paths.next_order)
         if sender.asker is not None and sender.asker.repeat_at < due:
             due = sender.asker.repeat_at
         return due if timer is None or due < timer else timer
@@ -122,8 +122,10 @@ class MrcQueuePair(QueuePair):
         if self.sender.deadline <= now:
             self.sender.expire(now)
             self._check()
+        if self.sender.prober.quiet_at <= now and self.failed is None:
+            self.control.append(self.sender.prober.silence(now, self.sender.una, self.sender.nxt))
         if self.sender.paths.next_probe <= now:
-            probe = self.sender.probe(now) if not self.idle else None
+            probe = self.sender.prober.bad_path(now) if not self.idle else None
             if probe is not None:
                 self.control.append(probe)
             elif self.idle:

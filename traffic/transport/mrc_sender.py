@@ -1,8 +1,8 @@
 """The sending half of an MRC queue pair: every packet on another path, only the lost one resent.
 
-Loss is learned from a NACK (a trimmed packet, or one the receiver had no room for), from packets sent a reordering window later
-that were acknowledged (as RACK, RFC 8985, infers it), or from the timer; a clear bit in a SACK bitmap says nothing by itself
-(UEC 1.0, PDS). `una` is the oldest sequence number not acknowledged; bit i of `known` says that `una + i` was.
+Loss is learned from a NACK (a trimmed packet, or one the receiver had no room for), from packets sent a reordering window
+later that were acknowledged (as RACK, RFC 8985, infers it), or from the timer; a clear bit in a SACK bitmap says nothing by
+itself (UEC 1.0, PDS). `una` is the oldest sequence number not acknowledged; bit i of `known` says that `una + i` was.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from traffic.packet.mrc_headers import (
     Nack,
     NackReason,
     PathMark,
-    Probe,
     Sack,
     pack_credit_request,
     pack_credit_target,
     pack_meth,
-    pack_probe,
 )
 from traffic.packet.opcodes import FLAG_RTX, FLAG_TS, Opcode, psn_diff
 from traffic.transport.base import NEVER, TOS_CONTROL, TOS_DATA, EventLog, Outgoing, Sink, Verb, WorkRequest
 from traffic.transport.credit import CreditAsker
 from traffic.transport.message import packets_of
+from traffic.transport.mrc_probes import Prober
 from traffic.transport.options import MrcOptions
 from traffic.transport.paths import Mark, PathSet
 
@@ -37,6 +36,7 @@ _LOSS: dict[int, Loss] = {NackReason.TRIMMED: Loss.TRIM, NackReason.TRIMMED_LAST
 _FATAL = frozenset((NackReason.UNEXP_EVENT,))
 _REASONS = {int(reason): reason.name.lower() for reason in NackReason}
 _MOST_DOUBLINGS = 6
+_REMEMBERED = 256
 
 
 @dataclass(slots=True)
@@ -84,13 +84,22 @@ class MrcSender:
         self.known = 0
         self.flights: dict[int, _Flight] = {}
         self.lost: deque[int] = deque()
-        self.newest_acked = -1
+        self.resent: deque[int] = deque(maxlen=_REMEMBERED)
+        self.newest_acked = -1  # when the newest of the packets known to have arrived was sent,
+        self.reorder_ns = options.reorder_ns
+        self.widen_at = 0
+        self.newest_rtt = 0  # and how long it took until that was known
         self.retries = 0
         self.retry_at = 0
         self.last_rtt_ns = -1
         self.deadline = NEVER
-        self.probes: dict[int, tuple[int, int]] = {}
-        self.probe_id = 0
+        self.prober = Prober(
+            peer_qpn=peer_qpn,
+            paths=paths,
+            log=log,
+            patience_ns=2 * cc.path.base_rtt_ns,
+            lost_after_ns=options.rto_ns,
+        )
         self.error: tuple[str, str] | None = None
 
     def post(self, work: WorkRequest, now: int) -> None:
@@ -117,6 +126,7 @@ class MrcSender:
         again = bool(self.lost)
         if again:
             seq = self.lost.popleft()
+            self.resent.append(seq)
         else:
             seq = self.nxt
             self.nxt = seq + 1
@@ -134,6 +144,7 @@ class MrcSender:
         self.flights[seq] = _Flight(now, ev, again, size)
         self.in_flight += size
         self.backlog -= size
+        self.prober.sent(now)
         flags = FLAG_RTX if again else 0
         ext = pack_meth(number, number)
         self.cc.sent(now=now, size=size)
@@ -161,7 +172,7 @@ class MrcSender:
     def sacked(self, sack: Sack, now: int, at: int) -> None:
         """A SACK arrived."""
         if sack.probe:
-            self._probed(sack, now)
+            self.prober.answered(sack.spdcid, now)
         if sack.mpr:
             self.psn_range = sack.mpr * MPR_UNIT
         if sack.cc_type == CC_CREDIT:
@@ -184,21 +195,25 @@ class MrcSender:
         if ahead > 0:
             bits |= (1 << ahead) - 1
         fresh = bits & ~self.known
+        if not fresh and not sack.probe and trigger in self.resent:
+            self.resent.remove(trigger)
+            self._widen(now)  # it came twice
         ce = sack.m == PathMark.SKIP_ONCE
         if sack.entropy and not sack.probe:
             bad = sack.m == PathMark.ALWAYS_SKIP
             self.paths.feedback(now, sack.entropy, Mark.ECN if ce else Mark.LOSS if bad else Mark.CLEAN)
         size = 0
         if fresh:
-            size = self._take(fresh, bits)
+            size = self._take(fresh, bits, now)
             self._complete(at)
             self.retries = 0
         if size or rtt is not None:
             self.cc.acked(now=now, size=size, rtt_ns=rtt, ce=ce)
         self._infer(now)
         self._rearm(now)
+        self.prober.heard(now, bool(self.flights))
 
-    def _take(self, fresh: int, bits: int) -> int:
+    def _take(self, fresh: int, bits: int, now: int) -> int:
         """Note what arrived; the payload bytes of the packets that were in flight."""
         una, flights = self.una, self.flights
         size = unneeded = 0
@@ -210,6 +225,7 @@ class MrcSender:
                 size += flight.size
                 if flight.sent_at > self.newest_acked and not flight.again:
                     self.newest_acked = flight.sent_at
+                    self.newest_rtt = now - flight.sent_at
         self.in_flight -= size
         self.known |= bits
         ones = (~self.known & self.known + 1).bit_length() - 1
@@ -220,6 +236,8 @@ class MrcSender:
                 self.lost.remove(seq)
                 unneeded += self._size(seq)
             self.backlog -= unneeded
+            if unneeded:
+                self._widen(now)
         return size
 
     def _size(self, seq: int) -> int:
@@ -238,14 +256,27 @@ class MrcSender:
             self.sink.completed.append((work, at))
 
     def _infer(self, now: int) -> None:
-        """RACK: what was sent a reordering window before something already acknowledged is lost."""
-        horizon = self.newest_acked - self.opt.reorder_ns
+        """RACK: what was sent before something that arrived is lost a reordering window after its own turn."""
         while self.flights:
             seq, flight = next(iter(self.flights.items()))
-            if flight.sent_at >= horizon:
+            if now < self._overtaken_at(flight.sent_at):
                 break
             self.log.tally(now, "lost", "overtaken", psn=self.psn0 + seq & 0xFFFFFF, ev=flight.ev)
             self._lose(seq, now, Loss.NACK, Mark.LOSS)
+
+    def _widen(self, now: int) -> None:
+        """What was called lost had arrived: wait longer from now on, one window more a round trip (RFC 8985, 6.2, step 4)."""
+        if now >= self.widen_at and self.reorder_ns < self.opt.rto_ns // 2:
+            self.widen_at = now + self.cc.path.base_rtt_ns
+            self.reorder_ns += self.opt.reorder_ns
+            self.log.note(now, "reorder window", window_ns=self.reorder_ns)
+
+    def _overtaken_at(self, sent_at: int) -> int:
+        if sent_at >= self.newest_acked:
+            return NEVER
+        if self.newest_acked - sent_at > self.reorder_ns:
+            return 0
+        return sent_at + self.newest_rtt + self.reorder_ns
 
     def _lose(self, seq: int, now: int, kind: Loss, mark: Mark | None) -> None:
         flight = self.flights.pop(seq)
@@ -269,6 +300,7 @@ class MrcSender:
         kind = _LOSS.get(nack.reason, Loss.NACK)
         self._lose(seq, now, kind, Mark.TRIM if kind is Loss.TRIM else None)
         self._rearm(now)
+        self.prober.heard(now, bool(self.flights))
 
     def _timeout(self) -> int:
         doublings = min(_MOST_DOUBLINGS, max(0, self.retries - self.opt.linear_retries)) if self.opt.adaptive else 0
@@ -276,10 +308,15 @@ class MrcSender:
 
     def _rearm(self, now: int) -> None:
         oldest = next(iter(self.flights.values()), None)
-        self.deadline = NEVER if oldest is None else max(now + 1, oldest.sent_at + self._timeout())
+        if oldest is None:
+            self.deadline = NEVER
+            return
+        due = min(oldest.sent_at + self._timeout(), self._overtaken_at(oldest.sent_at))
+        self.deadline = due if due > now else now + 1
 
     def expire(self, now: int) -> None:
-        """Packets older than the timer are lost; probes that were not answered count against their path."""
+        """Packets that were overtaken long enough ago are lost, and those older than the timer."""
+        self._infer(now)
         limit = self._timeout()
         late = [seq for seq, f in self.flights.items() if f.sent_at + limit <= now]
         if late and now >= self.retry_at:
@@ -301,20 +338,6 @@ class MrcSender:
             self._lose(seq, now, Loss.TIMEOUT, Mark.TIMEOUT)
         self._rearm(now)
 
-    def probe(self, now: int) -> Outgoing | None:
-        """The reliability probe due now, on a path that is assumed bad; an older unanswered one counts as lost."""
-        ev = self.paths.probe(now)
-        if ev is None:
-            return None
-        for ident, (asked, sent) in list(self.probes.items()):
-            if asked == ev or now - sent > self.opt.rto_ns:
-                del self.probes[ident]
-                self.paths.probe_lost(asked)
-        self.probe_id = self.probe_id % 0xFFFF + 1
-        self.probes[self.probe_id] = (ev, now)
-        ext = pack_probe(Probe(self.probe_id))
-        return Outgoing(Opcode.MRC_PROBE, self.peer_qpn, 0, ext, b"", ev, False, TOS_CONTROL)
-
     def ask(self, now: int) -> Outgoing | None:
         """A request for credit in a packet of its own, where one is due."""
         total = self.asker.ask(now, self.backlog) if self.asker is not None else None
@@ -322,8 +345,3 @@ class MrcSender:
             return None
         ext = pack_credit_request(total)
         return Outgoing(Opcode.MRC_PROBE, self.peer_qpn, 0, ext, b"", self.paths.next(now), False, TOS_CONTROL)
-
-    def _probed(self, sack: Sack, now: int) -> None:
-        asked = self.probes.pop(sack.spdcid, None)
-        if asked is not None:
-            self.paths.probed(now, asked[0])

@@ -1,8 +1,8 @@
 """Entropy values of a sender and what it thinks of each: the states of MRC, probes, the controller's orders.
 
 An entropy value (EV) is the UDP source port; ECMP turns it into a path. States and transitions follow MRC (OCP MRC 1.0 as
-read by third parties, arXiv 2605.04333): GOOD → SKIP on an ECN echo or a trim in the core (misses one turn), GOOD →
-ASSUMED_BAD on real loss (comes back by probes only), any ↔ DENIED by the controller.
+read by third parties, arXiv 2605.04333): GOOD → SKIP on an ECN echo or a trim in the core (misses turns; policy `bitmap`),
+GOOD → ASSUMED_BAD on real loss (comes back by probes only), any ↔ DENIED by the controller.
 """
 
 from __future__ import annotations
@@ -86,13 +86,10 @@ class PathSet:
 
     def next(self, now: int) -> int:
         """The entropy value of the next packet."""
-        for _ in range(2 * self.span):
+        for _ in range(self.span):
             ev = self.step()
-            state = self.state[ev]
-            if state is PathState.GOOD:
+            if self.state[ev] in USABLE:
                 return ev
-            if state is PathState.SKIP:
-                self.state[ev] = PathState.GOOD
         return self.any()
 
     def step(self) -> int:
@@ -121,14 +118,8 @@ class PathSet:
     # -- learning ------------------------------------------------------------------------------------------------------
 
     def feedback(self, now: int, ev: int, mark: Mark) -> None:
-        """What became of a packet that used `ev`."""
-        state = self.state.get(ev)
-        if state is None or state is PathState.DENIED:
-            return
-        if mark in (Mark.ECN, Mark.TRIM):
-            if state is PathState.GOOD:
-                self.state[ev] = PathState.SKIP
-        elif mark in (Mark.LOSS, Mark.TIMEOUT) and state is not PathState.ASSUMED_BAD:
+        """What became of a packet that used `ev`; echoes of congestion are the policy's business."""
+        if mark in (Mark.LOSS, Mark.TIMEOUT) and self.state.get(ev) in USABLE:
             self.declare_bad(now, ev, mark.value)
 
     def declare_bad(self, now: int, ev: int, why: str) -> None:

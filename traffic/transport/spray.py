@@ -1,8 +1,8 @@
 """How a sender picks the entropy value of each packet: five policies over the states of `paths`.
 
-oblivious  walks the set, in another order each turn (`PathSet`)
-bitmap     the same walk over penalties, ECN +1, trim +4, loss +15, at most 15; where it meets penalties it takes one off the
-           first and passes on to a value without (uet-htsim uec_mp.cpp)
+oblivious  walks the set, in another order each turn, whatever comes back but loss (`PathSet`)
+bitmap     MRC's state SKIP: the same walk over penalties, ECN +1, trim in the core +4, loss +15, at most 15; where it meets
+           penalties it takes one off the first and passes on to a value without (uet-htsim uec_mp.cpp)
 reps       recycles values that came back clean from a ring of eight, the oldest first, else random; on suspected loss it
            uses the ring alone for a while, then explores with 16 random ones (REPS, EuroSys 2026; buffer_reps.cpp)
 flowlet    keeps a value until the flow pauses for a base round trip
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from traffic.errors import TrafficError
 from traffic.transport.base import NEVER
-from traffic.transport.paths import USABLE, Mark, PathSet, PathSettings
+from traffic.transport.paths import USABLE, Mark, PathSet, PathSettings, PathState
 
 _PENALTY = {Mark.ECN: 1, Mark.TRIM: 4, Mark.LOSS: 15, Mark.TIMEOUT: 15}
 _MAX_PENALTY = 15
@@ -24,32 +24,51 @@ _FREEZE_NS = 10_000_000
 
 
 class BitmapPaths(PathSet):
-    """Penalties instead of SKIP."""
+    """A value with a penalty is in state SKIP: it misses turns until visits have worn the penalty off."""
 
     policy = "bitmap"
 
     def __init__(self, settings: PathSettings) -> None:
         super().__init__(settings)
         self.penalty = dict.fromkeys(self.evs, 0)
+        self._skipping = 0
 
     def next(self, now: int) -> int:
+        none_good = self._skipping == self.active
         worn = False
-        for _ in range(self.span + 1):
+        for _ in range(self.span):
             ev = self.step()
-            if self.state[ev] not in USABLE:
-                continue
-            if not self.penalty[ev]:
+            state = self.state[ev]
+            if state is PathState.GOOD:
                 return ev
-            if not worn:
+            if state is PathState.SKIP and not worn:
                 worn = True
-                self.penalty[ev] -= 1
-        return ev if self.state[ev] in USABLE else self.random()
+                self._wear(ev)
+                if none_good:
+                    return ev
+        return self.any()
+
+    def _wear(self, ev: int) -> None:
+        self.penalty[ev] -= 1
+        if not self.penalty[ev]:
+            self._skipping -= 1
+            self.state[ev] = PathState.GOOD
 
     def feedback(self, now: int, ev: int, mark: Mark) -> None:
-        if ev in self.penalty and mark in _PENALTY:
-            self.penalty[ev] = min(_MAX_PENALTY, self.penalty[ev] + _PENALTY[mark])
-        if mark not in (Mark.ECN, Mark.TRIM):
-            super().feedback(now, ev, mark)
+        before = self.state.get(ev)
+        super().feedback(now, ev, mark)
+        state = self.state.get(ev)
+        if before is PathState.SKIP and state is PathState.ASSUMED_BAD:
+            self._skipping -= 1
+        elif state in USABLE and mark in _PENALTY:
+            old = self.penalty[ev] if state is PathState.SKIP else 0
+            self._skipping += state is PathState.GOOD
+            self.penalty[ev] = min(_MAX_PENALTY, old + _PENALTY[mark])
+            self.state[ev] = PathState.SKIP
+
+    def deny(self, now: int, ev: int, denied: bool) -> None:
+        self._skipping -= denied and self.state.get(ev) is PathState.SKIP
+        super().deny(now, ev, denied)
 
 
 class RepsPaths(PathSet):
@@ -103,7 +122,7 @@ class RepsPaths(PathSet):
         if mark is Mark.CLEAN:
             if self.state.get(ev) in USABLE:
                 self._add(ev)
-        elif mark not in (Mark.ECN, Mark.TRIM):
+        else:
             super().feedback(now, ev, mark)
 
     def _add(self, ev: int) -> None:

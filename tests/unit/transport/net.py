@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -307,10 +306,3 @@ def net(
     )
     resolved = resolve(experiment, topology, clock="virtual", tdf=1)
     return Net(resolved, Topology.model_validate(resolved.topology).network(), fate)
-
-
-@contextmanager
-def no_failure(outcome: Outcome) -> Iterator[Outcome]:
-    """The outcome of a run in which no connection failed and all arrived."""
-    assert not outcome.failures and min(outcome.completions) >= 0
-    yield outcome

@@ -132,11 +132,13 @@ def test_rc_asks_and_grants_in_messages_of_its_own(cc: str, recovery: str, lost:
 @pytest.mark.parametrize("kind", ["mrc", "rc"])
 @pytest.mark.parametrize("victim", ["request", "grant"])
 def test_a_lost_request_and_a_lost_grant_are_repeated_after_the_timer(kind: str, victim: str) -> None:
-    pair = test_mrc.Pair(cc="cts") if kind == "mrc" else test_rc.Pair(cc="cts")
+    pair: test_mrc.Pair | test_rc.Pair
     if kind == "mrc":
-        pair.post(test_mrc.pattern(4 * MTU))  # type: ignore[arg-type]
+        pair = test_mrc.Pair(cc="cts")
+        pair.post(test_mrc.pattern(4 * MTU))
     else:
-        pair.post(Verb.WRITE, test_rc.pattern(4 * MTU))  # type: ignore[arg-type]
+        pair = test_rc.Pair(cc="cts")
+        pair.post(Verb.WRITE, test_rc.pattern(4 * MTU))
     # MRC answers a request at once, with the total so far, and then grants
     gone = {0} if victim == "request" else {1, 2} if kind == "mrc" else {1}
     took = Wire(pair.a, pair.b, lambda n, p: None if n in gone else p).run()

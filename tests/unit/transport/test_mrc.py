@@ -234,17 +234,41 @@ def test_lost_sacks_cost_nothing_while_later_ones_tell_the_same(keep: int) -> No
     assert bytes(pair.far[: 120 * MTU]) == pattern(120 * MTU)
 
 
-def test_all_sacks_of_a_window_lost_is_made_good_by_one_duplicate() -> None:
-    """The last SACK is lost: the timer resends what is not known, the receiver answers from what it has."""
+@pytest.mark.parametrize("lost", [1, 3])
+def test_where_all_sacks_are_lost_probes_ask_again_each_after_twice_the_time(lost: int) -> None:
+    """Round trip 2 us: silence ends after 4 us, then after 8 and 16 more; nothing is sent twice."""
     pair = Pair()
     work = pair.post(pattern(3 * MTU))
-    lost = [True]
+    left = [lost]
 
     def fate(n: int, p: Packet) -> Packet | None:
-        return None if p.opcode == Opcode.MRC_SACK and lost and lost.pop() else p
+        if p.opcode == Opcode.MRC_SACK and left[0]:
+            left[0] -= 1
+            return None
+        return p
 
-    Wire(pair.a, pair.b, fate).run()
-    assert work.timeouts == 1 and len(pair.sink.delivered) == 1
+    wire = Wire(pair.a, pair.b, fate)
+    took = wire.run()
+    assert (work.timeouts, work.retransmitted) == (0, 0) and len(pair.sink.delivered) == 1
+    assert sum(p.opcode == Opcode.MRC_PROBE for p in wire.log) == lost
+    asked = {1: 4_000, 3: 4_000 + 8_000 + 16_000}[lost]
+    assert asked + 2_000 <= took <= asked + 4_000
+
+
+def test_a_probe_gathers_acknowledgements_that_a_shrunken_window_waits_for() -> None:
+    """Three packets arrived, the receiver waits for a fourth, and the window has no room for one."""
+    pair = Pair(cc="fixed", cc_params={"window_bytes": 8 * MTU})
+    pair.post(pattern(20 * MTU))
+    wire = Wire(pair.a, pair.b)
+
+    def fate(n: int, p: Packet) -> Packet | None:
+        if n == 8:
+            pair.a.cc.window_bytes = float(MTU)
+        return p._replace(ack_req=False)
+
+    wire.fate = fate
+    took = wire.run()
+    assert pair.sink.delivered and took < 100_000  # not a timer each time
 
 
 @pytest.mark.parametrize("psn", [0xFFFFFF, 0xFFFFC0, 0xFFFF80])
@@ -289,8 +313,19 @@ def test_the_two_kinds_of_trim_are_told_apart_and_only_the_core_blames_the_path(
     pair = Pair()
     pair.post(pattern(16 * MTU))
     kinds: list[Loss] = []
-    real = pair.a.cc.lost
-    pair.a.cc.lost = lambda *, now, size, kind: (kinds.append(kind), real(now=now, size=size, kind=kind))[1]  # type: ignore[method-assign]
+    marks: list[tuple[int, Mark]] = []
+    lost, learn = pair.a.cc.lost, pair.a.sender.paths.feedback
+
+    def hear(*, now: int, size: int, kind: Loss) -> None:
+        kinds.append(kind)
+        lost(now=now, size=size, kind=kind)
+
+    def mark(now: int, ev: int, what: Mark) -> None:
+        marks.append((ev, what))
+        learn(now, ev, what)
+
+    pair.a.cc.lost = hear  # type: ignore[method-assign]
+    pair.a.sender.paths.feedback = mark  # type: ignore[method-assign,assignment]
 
     def fate(n: int, p: Packet) -> Packet:
         if p.opcode < Opcode.MRC_ACKNOWLEDGE and n in (2, 5):
@@ -299,9 +334,6 @@ def test_the_two_kinds_of_trim_are_told_apart_and_only_the_core_blames_the_path(
         return p
 
     wire = Wire(pair.a, pair.b, fate)
-    marks: list[tuple[int, Mark]] = []
-    learn = pair.a.sender.paths.feedback
-    pair.a.sender.paths.feedback = lambda now, ev, mark: (marks.append((ev, mark)), learn(now, ev, mark))[1]  # type: ignore[method-assign]
     wire.run()
     assert kinds == [Loss.TRIM, Loss.TRIM_LAST_HOP]
     assert [m for _, m in marks if m is not Mark.CLEAN] == [Mark.TRIM]
@@ -312,12 +344,14 @@ def test_the_two_kinds_of_trim_are_told_apart_and_only_the_core_blames_the_path(
 
 
 def test_a_mark_comes_back_at_once_and_skips_the_value() -> None:
-    pair = Pair()
+    pair = Pair(policy="bitmap")
     pair.post(pattern(40 * MTU))
     wire = Wire(pair.a, pair.b, lambda n, p: p._replace(ecn=3) if n == 5 else p)
     wire.run()
     marked = [s for s in sacks(wire) if s.m == PathMark.SKIP_ONCE]
     assert [(s.cack_psn + s.ack_psn_offset, s.entropy) for s in marked] == [(5, wire.log[5].sport)]
+    used = Counter(p.sport for p in wire.log if p.opcode < Opcode.MRC_ACKNOWLEDGE)
+    assert used[wire.log[5].sport] == min(used.values()) < max(used.values())
 
 
 def test_always_skip_takes_the_value_out() -> None:

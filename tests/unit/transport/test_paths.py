@@ -90,18 +90,11 @@ def test_every_value_comes_once_a_turn_whatever_the_mask() -> None:
     assert len({tuple(turn) for turn in turns}) == 4
 
 
-def test_an_echo_skips_one_turn_and_a_core_trim_too() -> None:
+def test_oblivious_learns_nothing_of_congestion() -> None:
     p = paths()
     p.feedback(0, B, Mark.ECN)
     p.feedback(0, C, Mark.TRIM)
-    assert take(p, 6) == [A, D, A, B, C, D]
-
-
-def test_all_skipped_still_sends() -> None:
-    p = paths(evs=(A, B))
-    p.feedback(0, A, Mark.ECN)
-    p.feedback(0, B, Mark.ECN)
-    assert take(p, 2) == [A, B]
+    assert take(p, 6) == [A, B, C, D, A, B]
 
 
 def test_loss_takes_a_value_out_until_three_probes_in_a_row_are_answered() -> None:
@@ -168,13 +161,37 @@ def test_bitmap_takes_one_penalty_off_and_passes_on() -> None:
     p.feedback(0, A, Mark.TRIM)
     p.feedback(0, B, Mark.ECN)
     assert p.penalty == {A: 4, B: 1, C: 0, D: 0}
+    assert [p.state[ev].value for ev in (A, B, C)] == ["skip", "skip", "good"]
     assert take(p, 2) == [C, D]  # A loses one, B is passed over
     assert p.penalty == {A: 3, B: 1, C: 0, D: 0}
     assert take(p, 2) == [C, D]
     assert take(p, 2) == [C, D]
     assert take(p, 2) == [C, D]
     assert p.penalty == {A: 0, B: 1, C: 0, D: 0}
-    assert take(p, 2) == [A, C] and p.penalty[B] == 0
+    assert take(p, 2) == [A, C] and p.penalty[B] == 0 and p.state[B] is PathState.GOOD
+
+
+def test_where_every_value_is_skipped_the_next_is_used_and_worn() -> None:
+    p = paths("bitmap", (A, B))
+    assert isinstance(p, BitmapPaths)
+    p.feedback(0, A, Mark.TRIM)
+    p.feedback(0, B, Mark.ECN)
+    assert take(p, 3) == [A, B, B]  # B is good after its turn, and A loses one more on the way to it
+    assert p.penalty[A] == 2
+
+
+def test_a_skipped_value_that_fails_or_is_denied_comes_back_clean() -> None:
+    p = paths("bitmap", orders=[(5, B, True), (6, B, False)])
+    assert isinstance(p, BitmapPaths)
+    for ev in (A, B):
+        p.feedback(0, ev, Mark.TRIM)
+    p.feedback(1, A, Mark.LOSS)
+    p.obey(6)
+    for now in (7, 8, 9):
+        p.probed(now, A)
+    assert p.state[A] is p.state[B] is PathState.GOOD
+    p.feedback(10, A, Mark.ECN)
+    assert p.penalty[A] == 1
 
 
 def test_bitmap_penalties_end_at_fifteen() -> None:

@@ -1,0 +1,67 @@
+"""Reliability probes of MRC: small packets without a PSN that a SACK answers.
+
+Two uses: on an entropy value that is assumed bad, to learn that its path is back; and where packets are out and nothing is
+heard for two round trips, to gather acknowledgements that the receiver is keeping (a window that shrank may wait for one that
+is not due). Number 0 is that of probes nobody waits for.
+"""
+
+from __future__ import annotations
+
+from traffic.packet.mrc_headers import Probe, pack_probe
+from traffic.packet.opcodes import Opcode
+from traffic.transport.base import NEVER, TOS_CONTROL, EventLog, Outgoing
+from traffic.transport.paths import PathSet
+
+
+class Prober:
+    """The probes of one sender; `quiet_at` is when silence has lasted too long (`NEVER` while nothing is out)."""
+
+    def __init__(self, *, peer_qpn: int, paths: PathSet, log: EventLog, patience_ns: int, lost_after_ns: int) -> None:
+        self.peer_qpn = peer_qpn
+        self.paths = paths
+        self.log = log
+        self.patience_ns = patience_ns
+        self.lost_after_ns = lost_after_ns
+        self.quiet_at = NEVER
+        self._quiet_ns = patience_ns
+        self._asked: dict[int, tuple[int, int]] = {}
+        self._number = 0
+
+    def bad_path(self, now: int) -> Outgoing | None:
+        """The probe due now on a path that is assumed bad; an older one without an answer counts as lost."""
+        ev = self.paths.probe(now)
+        if ev is None:
+            return None
+        for number, (asked, sent) in list(self._asked.items()):
+            if asked == ev or now - sent > self.lost_after_ns:
+                del self._asked[number]
+                self.paths.probe_lost(asked)
+        self._number = self._number % 0xFFFF + 1
+        self._asked[self._number] = (ev, now)
+        return self._packet(self._number, ev)
+
+    def answered(self, number: int, now: int) -> None:
+        """A SACK answered a probe."""
+        asked = self._asked.pop(number, None)
+        if asked is not None:
+            self.paths.probed(now, asked[0])
+
+    def sent(self, now: int) -> None:
+        """A data packet left."""
+        self.quiet_at = now + self._quiet_ns
+
+    def heard(self, now: int, more: bool) -> None:
+        """A SACK or NACK arrived; `more` says whether packets are still out."""
+        self._quiet_ns = self.patience_ns
+        self.quiet_at = now + self._quiet_ns if more else NEVER
+
+    def silence(self, now: int, una: int, sent: int) -> Outgoing:
+        """The probe due at `quiet_at`; the next one waits twice as long."""
+        self._quiet_ns *= 2
+        self.quiet_at = now + self._quiet_ns
+        self.log.tally(now, "probe", "silence", una=una, sent=sent)
+        return self._packet(0, self.paths.next(now))
+
+    def _packet(self, number: int, ev: int) -> Outgoing:
+        ext = pack_probe(Probe(number))
+        return Outgoing(Opcode.MRC_PROBE, self.peer_qpn, 0, ext, b"", ev, False, TOS_CONTROL)
