@@ -37,8 +37,10 @@ class TcpConnection:
         self.counted = first
         """The state whose counts have been given to moves."""
         self.last_work: WorkRequest | None = None
+        self.room = tcp_socket.NOT_SENT
+        """Bytes that the kernel surely takes."""
         self.blocked = False
-        """Whether the kernel had no room for all that waits."""
+        """Whether epoll is asked to tell when there is room again."""
         self._dirty = dirty
 
     @property

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _PROGRESS_NS = {"real": 200_000_000, "virtual": 50_000}
 _CHECK_NS = 50_000_000
 _SETTLE_WALL_NS = 2_000_000
+_PIECE = 4096
+"""Pieces are multiples of this, and so of every segment size."""
 _FIRST = 16 << 10
 """Bytes each connection gets to send before any gets more: handing over costs the guest's time, and starts are to be common."""
 
@@ -168,7 +170,8 @@ class TcpWorker:
                 at = min(now, self.clock.at(found[1]))
                 for work in done:
                     self.job.completed(work, at)
-        if c.outbox.waiting:
+        if mask & select.EPOLLOUT:
+            c.room = tcp_socket.NOT_SENT // 2
             self.dirty.append(c)
 
     def _read(self, c: TcpConnection, now: int) -> None:
@@ -194,18 +197,25 @@ class TcpWorker:
         tcp_socket.await_bytes(c.peer, c.inbox.want().nbytes)
 
     def _push(self, now: int) -> None:
-        """Hand over what the kernel has room for."""
+        """Hand over what the kernel has room for, as far as that is known; epoll tells when there is more (EPOLLOUT)."""
         todo = [c for c in dict.fromkeys(self.dirty) if c.outbox.waiting]
         self.dirty.clear()
         for c in todo:
             self.recorder.watch(c, now)
-        most = _FIRST
-        while todo:
-            todo = [c for c in todo if self._hand(c, most)]
+        most, ready = _FIRST, todo
+        while ready:
+            ready = [c for c in ready if self._hand(c, min(most, c.room // _PIECE * _PIECE))]
             most = tcp_socket.NOT_SENT
+        for c in todo:
+            blocked = bool(c.outbox.waiting)
+            if blocked != c.blocked:
+                c.blocked = blocked
+                self.poller.change(c.sock.fileno(), select.EPOLLOUT if blocked else 0)
 
     def _hand(self, c: TcpConnection, most: int) -> bool:
-        """One piece of what waits at a connection; whether the kernel may have room for another one."""
+        """One piece of what waits at a connection, up to `most` bytes; whether the kernel has room for another one."""
+        if not most:
+            return False
         buffers, last = c.outbox.gather(most)
         try:
             taken = tcp_socket.send(c.sock, buffers, last=last)
@@ -213,13 +223,8 @@ class TcpWorker:
             self._fail(c, error.strerror or str(error))
             return False
         c.outbox.handed(taken)
-        room, waits = taken == sum(len(b) for b in buffers), bool(c.outbox.waiting)
-        if waits and room:
-            return True
-        if waits != c.blocked:
-            c.blocked = waits
-            self.poller.change(c.sock.fileno(), select.EPOLLOUT if waits else 0)
-        return False
+        c.room = c.room - taken if taken == sum(len(b) for b in buffers) else 0
+        return bool(c.outbox.waiting)
 
     def _wait(self, poller: Poller, limit: int) -> list[tuple[int, int]]:
         """Sleep until something may happen; what did."""
