@@ -71,14 +71,23 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--ecn/--no-ecn", default=None, help="tcp: negotiate ECN (RFC 3168); left out, with --cc dctcp alone."
     ),
-    click.option("--recovery", type=click.Choice(["gbn", "selective"]), default="gbn", help="roce: loss recovery."),
+    click.option(
+        "--recovery", type=click.Choice(["gbn", "selective"]), default=None, help="roce: loss recovery.  [default: gbn]"
+    ),
     click.option("--qps", type=click.IntRange(1, 64), default=1, help="Queue pairs between two hosts."),
     click.option(
         "--spray",
         type=click.Choice(["oblivious", "bitmap", "reps", "flowlet", "ecmp"]),
-        default="oblivious",
-        help="mrc: how paths are picked.",
+        default=None,
+        help="mrc: how paths are picked.  [default: bitmap]",
     ),
+    click.option(
+        "--trim",
+        type=click.Choice(["on", "off", "topology"]),
+        default="topology",
+        help="mrc: switches trim what their queues cannot hold.",
+    ),
+    click.option("--deny", multiple=True, metavar="SWITCH|PORT", help="mrc: paths not to use. Repeatable."),
     click.option("--time-limit", type=DURATION, default="1s", help="Longest fabric time of the traffic."),
     click.option("--wall-limit", type=click.FloatRange(min=1), default=300.0, help="Longest wall time, seconds."),
     click.option("--sample", type=DURATION, default=None, help="Queue sampling period (fabric time)."),
@@ -131,6 +140,8 @@ def experiment_of(topology: str, workload: Mapping[str, Any], flags: Mapping[str
                     "recovery": flags["recovery"],
                     "qps": flags["qps"],
                     "spray": flags["spray"],
+                    "trim": flags["trim"],
+                    "deny": [{"via": via} for via in flags["deny"]],
                 },
                 "clock": flags["clock"],
                 "tdf": tdf,

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from emulator.collect.environment import counters
 from emulator.errors import RunFailed
-from emulator.experiment.entropy import balanced_entropy, label_paths
 from emulator.exec.program import KIND as PROGRAM
 from emulator.experiment.deny import path_orders
+from emulator.experiment.entropy import balanced_entropy, label_paths
 from emulator.experiment.resolve import full_packet_wire_bytes
 from emulator.experiment.tcp import host_sysctls, require_cc
 from emulator.fabric.fabric import Fabric
@@ -79,7 +79,6 @@ def worker_spec(manifest: Mapping[str, Any], plan: FabricPlan, netns: Callable[[
             kind=run["transport"]["kind"],
             mtu=run["transport"]["mtu"],
             cc=run["transport"]["cc"],
-            cc_preset=run["transport"]["cc_preset"],
             cc_params=run["transport"]["cc_params"],
             options=dict(run["transport"]["options"]),
         ),
@@ -97,13 +96,13 @@ def worker_spec(manifest: Mapping[str, Any], plan: FabricPlan, netns: Callable[[
 
 def execute(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerResult:
     """Build, run, measure, take away. Raises RunFailed when the traffic could not finish; `raw/` is there all the same."""
-    raw = run_dir / "raw"
-    raw.mkdir(exist_ok=True)
     run = manifest["resolved"]
     if run["workload"]["kind"] == PROGRAM:
         from emulator.exec.execute import execute_program
 
         return execute_program(run_dir, manifest, say=say)
+    raw = run_dir / "raw"
+    raw.mkdir(exist_ok=True)
     kind = run["transport"]["kind"]
     if kind == "tcp":
         require_cc(run["transport"]["cc"], clock=run["clock"])
@@ -128,8 +127,13 @@ def execute(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerRe
         start = fabric.readback()
         first = fabric.differences(plan, start)
         spec = worker_spec(manifest, plan, fabric.netns)
+        if run["transport"].get("cc_source") is not None:
+            spec.transport.cc = str(run_dir.resolve() / run["transport"]["cc"])
         if spec.transport.kind == "mrc":
-            spec.transport.options["entropy_values"] = balanced_entropy(plan, fabric.netns, spec)
+            options = spec.transport.options
+            values = options["entropy_values"] = balanced_entropy(plan, fabric.netns, spec)
+            if options["deny"]:
+                options["path_orders"] = path_orders(plan, fabric.netns, spec, options["deny"], values)
         before = counters()
         if run["clock"] == "virtual":
             from emulator.experiment.inside import run_worker

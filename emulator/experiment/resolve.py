@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emulator.errors import UsageError
+from emulator.experiment.options import find_cc, packet_transport, refuse_foreign
 from emulator.experiment.spec import Experiment
 from emulator.experiment.tcp import tcp_options
+from emulator.experiment.trimming import with_trimming
 from traffic.collective.registry import make_schedule, parameters
 from traffic.collective.schedule import Schedule
+from traffic.congestion.base import Feedback
 from traffic.packet.codec import WIRE_OVERHEAD_BYTES, wire_bytes
 from traffic.packet.opcodes import Opcode
 
@@ -93,8 +97,11 @@ def make_workload(experiment: Experiment, network: Network) -> tuple[Schedule, d
     return schedule, shown
 
 
-def resolve(experiment: Experiment, topology: Topology, *, clock: str, tdf: int) -> Resolved:
-    """Every open end closed, for a clock and time dilation factor that the planner chose."""
+def resolve(experiment: Experiment, topology: Topology, *, clock: str, tdf: int, base: Path | None = None) -> Resolved:
+    """Every open end closed, for a clock and time dilation factor that the planner chose.
+
+    `base` is the folder that paths in the experiment are relative to.
+    """
     network = topology.network()
     schedule, workload = make_workload(experiment, network)
     used = sorted({r for m in schedule.moves for r in (m.src, m.dst)})
@@ -102,38 +109,22 @@ def resolve(experiment: Experiment, topology: Topology, *, clock: str, tdf: int)
     t = experiment.transport
     _fits(t.mtu, topology.mtu)
     pairs = {(m.src, m.dst) for m in schedule.moves}
+    refuse_foreign(t)
+    cls, about = (
+        (None, {"cc": t.cc or DEFAULT_CC[t.kind]}) if t.kind == "tcp" else find_cc(t.cc or DEFAULT_CC[t.kind], base)
+    )
+    credit = cls is not None and cls.feedback is Feedback.CREDIT
+    topology, notes = with_trimming(topology, kind=t.kind, choice=t.trim, credit=credit)
+    network = topology.network()
     wire = full_packet_wire_bytes(t.kind, t.mtu)
     rtt = max(network.base_rtt_ns(names[a], names[b], wire) for a, b in pairs)
-    drain = max(p.limit_bytes * 8_000_000_000 // p.rate_bps for p in network.ports)
-    timeout = t.timeout if t.timeout is not None else max(100_000, 4 * rtt + 2 * drain)
-    reorder = t.reorder_window if t.reorder_window is not None else max(2 * rtt, 10_000)
-    if t.kind != "tcp" and t.ecn is not None:
-        raise UsageError(f"{t.kind} has no choice of ECN, only kernel TCP has", where="--ecn", remedy="leave it out")
-    transport: dict[str, Any] = {
-        "kind": t.kind,
-        "cc": t.cc or DEFAULT_CC[t.kind],
-        "cc_preset": t.cc_preset,
-        "cc_params": dict(t.cc_params),
-        "mtu": t.mtu,
-        "options": {
-            "recovery": t.recovery,
-            "bdp_cap": t.bdp_cap,
-            "qps": t.qps,
-            "spray": t.spray,
-            "entropy": t.entropy,
-            "ack_every": t.ack_every,
-            "timeout_ns": timeout,
-            "adaptive_timeout": t.adaptive_timeout,
-            "retry_count": t.retry_count,
-            "cnp_interval_ns": t.cnp_interval,
-            "reorder_ns": reorder,
-            "probe_ns": t.probe_interval,
-            "probes_needed": t.probes_needed,
-            "min_active": max(1, t.entropy // 4),
-        },
-    }
-    if t.kind == "tcp":
-        transport["options"] = tcp_options(t)
+    quantum = max(0, rtt // 16)
+    transport: dict[str, Any] = {"kind": t.kind, **about, "cc_preset": t.cc_preset, "mtu": t.mtu, "notes": notes}
+    if cls is None:
+        transport |= {"cc_params": {}, "options": tcp_options(t)}
+    else:
+        named = [(names[a], names[b]) for a, b in pairs]
+        transport |= packet_transport(t, cls, network, named, wire_bytes=wire, quantum_ns=quantum)
     sample = experiment.sample
     if sample is None:
         sample = max(1_000, rtt) if clock == "virtual" else max(1_000, 5_000_000 // tdf)
@@ -146,7 +137,7 @@ def resolve(experiment: Experiment, topology: Topology, *, clock: str, tdf: int)
         tdf=tdf,
         seed=experiment.seed,
         sample_ns=sample,
-        quantum_ns=max(0, rtt // 16),
+        quantum_ns=quantum,
         time_limit_ns=experiment.time_limit,
         wall_limit_s=experiment.wall_limit_s,
         pcap=captured_ports(experiment.pcap, network),

@@ -55,7 +55,7 @@ def run(
     base: Path | None = None,
     earlier: Sequence[float] = (),
 ) -> Finished:
-    """Run an experiment. `base` is the folder its topology path is relative to; the run directory is made in `out`.
+    """Run an experiment. `base` is the folder its paths are relative to; the run directory is made in `out`.
 
     `earlier` are the completion times (us) of runs of the same experiment and seed: the verdict looks at their spread.
     """
@@ -81,6 +81,7 @@ def run_resolved(
 
     run_dir = new_run_dir(out, resolved.name)
     manifest = make_manifest(run_dir, resolved, argv=argv, why=why)
+    keep_plugin(run_dir, resolved.transport)
     watch.note(why)
     before = environment()
     began = time.monotonic()
@@ -139,12 +140,12 @@ def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, wa
         elif line.strip():
             other.append(line)
 
-    watch.step("starting the guest kernel", 0, 1)
     more: dict[str, Any] = {}
     if resolved.workload["kind"] == PROGRAM:
         from emulator.exec.guest import guest_options
 
         more = guest_options(resolved.workload)
+    watch.step("starting the guest kernel", 0, 1)
     status = run_guest(
         [sys.executable, "-m", "emulator.experiment.guest", str(run_dir)],
         run_dir=run_dir,

@@ -26,6 +26,14 @@ class Workload(Strict):
     )
 
 
+class Deny(Strict):
+    """A path controller's order: entropy values whose path crosses a switch or a port are not used for a time."""
+
+    via: str = Field(description="A switch (spine1) or a port (leaf0:spine1).")
+    at: Delay = Field(default=0, description="From when on, counted from the start of the traffic.")
+    until: Delay | None = Field(default=None, description="When they are allowed again; never if left out.")
+
+
 class Transport(Strict):
     """The transport on every host and how it behaves; a time left out is derived from the fabric and shown in the manifest."""
 
@@ -43,36 +51,67 @@ class Transport(Strict):
     mtu: Literal[256, 512, 1024, 2048, 4096] = Field(
         default=4096, description="Payload bytes of a full packet (path MTU)."
     )
-    recovery: Literal["gbn", "selective"] = Field(
-        default="gbn", description="roce: go-back-N or selective repeat (IRN)."
+    recovery: Literal["gbn", "selective"] | None = Field(
+        default=None, description="roce: go-back-N (gbn, the default) or selective repeat (IRN)."
     )
-    bdp_cap: bool = Field(
-        default=True, description="roce, selective: cap packets in flight at two bandwidth-delay products."
+    bdp_cap: bool | None = Field(
+        default=None,
+        strict=True,
+        description="roce, selective: at most one BDP in flight, as IRN has it; true if left out.",
     )
     qps: int = Field(
         default=1, strict=True, ge=1, le=64, description="Queue pairs between two hosts; messages are striped."
     )
-    spray: Literal["oblivious", "bitmap", "reps", "flowlet", "ecmp"] = Field(
-        default="oblivious", description="mrc: how entropy values are picked."
+    spray: Literal["oblivious", "bitmap", "reps", "flowlet", "ecmp"] | None = Field(
+        default=None,
+        description="mrc: how entropy values are picked; bitmap, MRC's own skipping of marked ones, if left out.",
     )
-    entropy: int = Field(default=64, strict=True, ge=1, le=4096, description="mrc: entropy values of a queue pair.")
-    ack_every: int = Field(default=4, strict=True, ge=1, le=64, description="Packets an acknowledgement, at most.")
+    entropy: int | None = Field(
+        default=None, strict=True, ge=1, le=4096, description="mrc: entropy values of a queue pair; 64 if left out."
+    )
+    deny: tuple[Deny, ...] = Field(default=(), description="mrc: paths that the controller forbids, and when.")
+    trim: Literal["on", "off", "topology"] = Field(
+        default="topology",
+        description="mrc: switches trim packets that do not fit: all, none, or as the topology says.",
+    )
+    ack_every: int | None = Field(
+        default=None,
+        strict=True,
+        ge=1,
+        le=64,
+        description="Packets an acknowledgement, at most; left out 4, or 1 with roce where the algorithm lives by them.",
+    )
     timeout: Delay | None = Field(
         default=None, description="Retransmission timer; derived from path and queues if left out."
     )
-    adaptive_timeout: bool = Field(default=True, description="Double the timer at each fruitless retry.")
-    retry_count: int = Field(
-        default=7, strict=True, ge=0, le=25, description="Fruitless retries before the connection fails."
+    timeout_low: Delay | None = Field(
+        default=None,
+        description="roce, selective: the timer while three packets or fewer are in flight (IRN's RTO_low).",
     )
-    cnp_interval: Delay = Field(
-        default=50_000, description="roce: least time between two CNPs of a queue pair (50us, DCQCN)."
+    adaptive_timeout: bool | None = Field(
+        default=None,
+        strict=True,
+        description="Double the timer at fruitless retries (mrc: from the fourth); true if left out.",
+    )
+    retry_count: int | None = Field(
+        default=None,
+        strict=True,
+        ge=0,
+        le=25,
+        description="Fruitless retries before the connection fails; 7 if left out.",
     )
     reorder_window: Delay | None = Field(
         default=None, description="mrc: how much later a packet may come before it is lost."
     )
-    probe_interval: Delay = Field(default=100_000, description="mrc: how often paths assumed bad are probed.")
-    probes_needed: int = Field(
-        default=3, strict=True, ge=1, le=100, description="mrc: answered probes that bring a path back."
+    probe_interval: Delay | None = Field(
+        default=None, description="mrc: how often each path assumed bad is probed; 100us if left out."
+    )
+    probes_needed: int | None = Field(
+        default=None,
+        strict=True,
+        ge=1,
+        le=100,
+        description="mrc: answered probes that bring a path back; 3 if left out.",
     )
 
 

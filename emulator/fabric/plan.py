@@ -204,7 +204,7 @@ def _port(
         kmax_bytes=port.kmax_bytes,
         pmax=port.pmax,
         mark=port.ecn,
-        trim=False,
+        trim=port.trim,
         loss=port.loss,
         up=port.up,
         carrier=carrier,
