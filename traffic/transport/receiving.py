@@ -27,6 +27,13 @@ class ReceivingPort:
         if self.next_timer() <= now:
             self.control.expired(now=now)
 
+    def close(self, now: int) -> None:
+        """All traffic is over: the receiver's half forgets every queue pair and says nothing more."""
+        for qpn in self.pairs:
+            self.control.idle(now=now, qp=qpn)
+        self.control.take_cnps()
+        self.control.take_grants()
+
     def answer(self) -> None:
         """Let the queue pairs send what the receiver's half has to say."""
         for qpn in self.control.take_cnps():

@@ -193,6 +193,22 @@ def test_two_queue_pairs_of_a_host_share_one_receiver_half() -> None:
     assert len(two.b.control) == 1
 
 
+@pytest.mark.parametrize("cc", ["rccc", "cts", "dcqcn"])
+def test_a_closed_port_says_nothing_more(cc: str) -> None:
+    pair = test_rc.Pair(cc=cc)
+    half = pair.b.receiving
+    assert half is not None
+    port = ReceivingPort(half)
+    port.add(pair.b)
+    for now in (0, 1):
+        half.arrived(now=now, qp=0x101, size=MTU, ce=True, credit_target=100 * MTU)
+    port.close(2)
+    while (due := port.next_timer()) < 1_000_000:
+        port.expire(due)
+    port.answer()
+    assert not pair.b.control
+
+
 def test_a_transport_says_what_it_cannot_carry() -> None:
     pair = test_mrc.Pair()
     with pytest.raises(TrafficError, match="no notification packets"):
