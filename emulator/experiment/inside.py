@@ -11,6 +11,7 @@ from emulator.fabric.fabric import Fabric
 from traffic.agent.clock import Clock
 from traffic.agent.make import make_worker
 from traffic.agent.spec import WorkerResult, WorkerSpec
+from traffic.congestion.plugin import blamed
 
 if TYPE_CHECKING:
     from emulator.collect.capture import Capture
@@ -42,7 +43,8 @@ def run_worker(
     capture: Capture | None = None,
 ) -> tuple[WorkerResult, dict[str, Any]]:
     """Run the worker; its result and the samples."""
-    worker = make_worker(spec, delayed=fabric.plan.delay_mode == "netem")
+    with blamed(spec.transport.cc):
+        worker = make_worker(spec, delayed=fabric.plan.delay_mode == "netem")
     try:
         probes = worker.probe()
         real = Clock(tdf=spec.tdf, start_ns=0).offset_ns
@@ -58,7 +60,8 @@ def run_worker(
                 capture.drain()
             say("progress", {**state, **sampler.latest()})
 
-        result = worker.run(start, hooks=[hook], progress=progress)
+        with blamed(spec.transport.cc):
+            result = worker.run(start, hooks=[hook], progress=progress)
         if capture is not None:
             capture.stop()
         result.probes = probes + worker.probe()

@@ -11,6 +11,7 @@ from typing import Any
 
 from traffic.agent.make import make_worker
 from traffic.agent.spec import WorkerSpec
+from traffic.congestion.plugin import blamed
 from traffic.errors import TrafficError
 
 
@@ -23,8 +24,10 @@ def main() -> int:
     """Run the specification named on the command line."""
     task = json.loads(Path(sys.argv[1]).read_text())
     parent = os.getppid()
+    spec = WorkerSpec.from_json(task["spec"])
     try:
-        worker = make_worker(WorkerSpec.from_json(task["spec"]), delayed=task["delayed"])
+        with blamed(spec.transport.cc):
+            worker = make_worker(spec, delayed=task["delayed"])
     except TrafficError as error:
         _say("failed", {"what": error.what, "where": error.where, "remedy": error.remedy})
         return 1
@@ -34,15 +37,19 @@ def main() -> int:
         line = sys.stdin.readline()
         if not line:
             return 1
-        result = worker.run(
-            json.loads(line)["start"],
-            progress=lambda state: _say("progress", state),
-            stop=lambda: os.getppid() != parent,
-        )
+        with blamed(spec.transport.cc):
+            result = worker.run(
+                json.loads(line)["start"],
+                progress=lambda state: _say("progress", state),
+                stop=lambda: os.getppid() != parent,
+            )
         _say("ended", {"time_ns": worker.clock.now()})
         result.probes = probes + worker.probe()
         Path(task["answer"]).write_text(json.dumps(result.to_json()))
         _say("done", {})
+    except TrafficError as error:
+        _say("failed", {"what": error.what, "where": error.where, "remedy": error.remedy})
+        return 1
     finally:
         worker.close()
     return 0

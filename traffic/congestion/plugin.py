@@ -6,6 +6,8 @@ import difflib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from zlib import crc32
 
@@ -48,6 +50,21 @@ def load_plugin(reference: str) -> type[CongestionControl]:
         if isinstance(item, type) and issubclass(item, CongestionControl) and item.__module__ == module_name
     }
     return _pick(found, wanted, reference)
+
+
+@contextmanager
+def blamed(reference: str) -> Iterator[None]:
+    """Turn an exception that a user's algorithm raises in here into a TrafficError that names its file and line."""
+    try:
+        yield
+    except TrafficError:
+        raise
+    except Exception as exc:
+        where = student_line(exc, Path(reference.partition(":")[0])) if is_plugin(reference) else None
+        if where is None:
+            raise
+        remedy = "correct the file; `fabriclab cc check FILE.py` finds such things without a run"
+        raise TrafficError(f"{type(exc).__name__}: {exc}", where=where, remedy=remedy) from exc
 
 
 def student_line(exc: BaseException, path: Path) -> str | None:
