@@ -54,6 +54,7 @@ class Process:
         on_line: Callable[[str], None],
     ) -> None:
         self.door = door
+        self.file = file
         self.last: deque[str] = deque(maxlen=KEPT_LINES)
         self.lines = 0
         self.ending: Ending | None = None

@@ -28,11 +28,15 @@ class Periodic(Protocol):
 
 @dataclass(frozen=True)
 class Member:
-    """A process of the program with the name that errors and output give it: `rank 2 on host2`, `mpirun on host0`."""
+    """A process of the program with the name that errors and output give it: `rank 2 on host2`, `mpirun on host0`.
+
+    `rank` is None for what starts others.
+    """
 
     name: str
     host: str
     process: Process
+    rank: int | None
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def run_worker(
         try:
             samples = _drive(process, spec, fabric, sample_ns, say, capture)
             if process.wait(timeout=30) != 0 or not answer.exists():
-                raise _died(process)
+                raise died(process)
             return WorkerResult.from_json(json.loads(answer.read_text())), samples
         finally:
             if process.poll() is None:
@@ -71,13 +71,12 @@ def _drive(
     capture: Capture | None,
 ) -> dict[str, Any]:
     assert process.stdin is not None and process.stdout is not None
-    lines = _Lines(process.stdout)
+    lines = Lines(process.stdout)
     deadline = time.monotonic() + _READY_S
     while not lines.take("ready"):
         if not lines.wait(max(0.0, deadline - time.monotonic())):
-            raise _died(process)
-        for failure in lines.all("failed"):
-            raise RunFailed(failure["what"], where=failure["where"] or "agents", remedy=failure["remedy"])
+            raise died(process)
+        _raise_failure(lines)
     start = monotonic_start(_LEAD_S, 1_000_000)
     if capture is not None:
         capture.zero_ns = Clock(tdf=spec.tdf, start_ns=start).offset_ns + start
@@ -91,6 +90,7 @@ def _drive(
             say("progress", {**state, **sampler.latest(), "wall_ns": time.monotonic_ns()})
         for message in lines.all("ended"):
             ended = message["time_ns"]
+        _raise_failure(lines)
         now = time.monotonic_ns()
         if now >= due:
             sampler.sample((now - start) // spec.tdf)
@@ -100,13 +100,18 @@ def _drive(
             capture.drain()
             wake = min(due, now + DRAIN_NS)
         if not lines.wait(max(0.0, (wake - time.monotonic_ns()) / 1e9)) or time.monotonic() > limit:
-            raise _died(process)
+            raise died(process)
     if capture is not None:
         capture.stop(ended)
     return sampler.finish()
 
 
-class _Lines:
+def _raise_failure(lines: Lines) -> None:
+    for failure in lines.all("failed"):
+        raise RunFailed(failure["what"], where=failure["where"] or "agents", remedy=failure["remedy"])
+
+
+class Lines:
     """JSON lines of a pipe, read as they come."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
@@ -139,7 +144,7 @@ class _Lines:
         return out
 
 
-def _died(process: subprocess.Popen[bytes]) -> RunFailed:
+def died(process: subprocess.Popen[bytes]) -> RunFailed:
     process.kill()
     _, errors = process.communicate()
     text = errors.decode(errors="replace").strip().splitlines()

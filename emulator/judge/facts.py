@@ -111,6 +111,11 @@ def facts_from_raw(
 
 def _program(facts: Facts, told: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
     facts.program = ProgramEnd.of(told, manifest["resolved"]["workload"])
+    if facts.transport != "tcp":
+        # Beside the agents the program's own TCP sends, at least to bring its ranks together.
+        facts.hosts = [HostCount(host.name, None, None) for host in facts.hosts]
+        if told.get("tcp_bytes"):
+            facts.notes.append(f"beside the agents the program sent {told['tcp_bytes']} bytes by TCP of its own")
     for name, ends in sorted((told.get("other_congestion_control") or {}).items()):
         facts.notes.append(f"{ends} ends of connections used {name}, which the program itself chose")
     if facts.tdf > 1:

@@ -54,5 +54,9 @@ class Caller(Protocol):
 
     fd: int
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the loop should end now, whatever is under way."""
+
     def serve(self, now: int) -> None:
         """Take what waits."""

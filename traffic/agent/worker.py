@@ -102,11 +102,14 @@ class Worker:
                 if hook.due <= now:
                     hook.run(now)
             job = self.job
-            if self.sink.failures or now > spec.limit_fabric_ns:
+            if self.sink.failures or now > spec.limit_fabric_ns or (caller is not None and caller.stopped):
                 break
             if job.finished and not self.held:
                 if drain_until == NEVER:
                     self.recorder.end_ns = now
+                    for nic in self.nics:
+                        if nic.receiving is not None:
+                            nic.receiving.close(now)
                     drain_until = now + 2 * self.recorder.longest_rtt_ns + 2_000
                 elif now >= drain_until:
                     break

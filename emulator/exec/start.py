@@ -1,0 +1,106 @@
+"""Starting a program's processes, with all that they find in their environment, and what is kept of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emulator.exec.agents import ADDRESS
+from emulator.exec.compute import MARKS, MODE, TDF
+from emulator.exec.enter import Door, names_table
+from emulator.exec.guest import program_path
+from emulator.exec.launch import Process, record
+from emulator.exec.program import Program, Rank, rank_environment
+from emulator.exec.session import Member, end_all
+from emulator.exec.steps import Calls
+from emulator.experiment.execute import Say
+from emulator.fabric.fabric import Fabric
+from emulator.fabric.registry import MARK_VARIABLE
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where and when a program starts. `agent` is the socket of the agents, if there are any."""
+
+    fabric: Fabric
+    program: Program
+    run_dir: Path
+    start_ns: int
+    tdf: int
+    agent: str | None
+    say: Say
+
+    def now(self) -> int:
+        """Fabric time."""
+        return (time.monotonic_ns() - self.start_ns) // self.tdf
+
+    def marks(self, rank: int) -> Path:
+        """The file in which a rank notes its calls of `emulator.compute`."""
+        return self.run_dir.resolve() / "raw" / f"marks-{rank}"
+
+    def door(self, host: str, *, table: Path | None) -> Door:
+        """The way into a host."""
+        return Door(host, self.fabric.pid(host), self.program.cwd, table)
+
+    def environment(self, rank: Rank) -> dict[str, str]:
+        """All that a rank finds in its environment."""
+        plan, program = self.fabric.plan, self.program
+        port = plan.ports_of(rank.host)[0]
+        mode: str = program.compute
+        if program.compute == "fixed" and program.compute_ns is not None:
+            mode = f"fixed:{program.compute_ns}"
+        base = {
+            **os.environ,
+            "PATH": program_path(os.environ.get("PATH", "")),
+            MARK_VARIABLE: plan.run_id,
+            MODE: mode,
+            TDF: str(self.tdf),
+            MARKS: str(self.marks(rank.rank)),
+            **({} if self.agent is None else {ADDRESS: self.agent}),
+        }
+        peers = [plan.address(host) for host in program.hosts]
+        return rank_environment(program, rank, address=port.ip, interface=port.ifname, peers=peers, base=base)
+
+
+def start_program(start: Start) -> list[Member]:
+    """Start every rank on its host; if one cannot be started, end those that were."""
+    plan = start.fabric.plan
+    table = start.run_dir.resolve() / "raw" / "hosts"
+    table.write_text(names_table([(node.name, plan.address(node.name)) for node in plan.hosts]), encoding="ascii")
+    members: list[Member] = []
+    try:
+        for rank in start.program.placement():
+            members.append(_start_rank(start, rank, table))
+    except BaseException:
+        end_all(members)
+        raise
+    return members
+
+
+def _start_rank(start: Start, rank: Rank, table: Path) -> Member:
+    process = Process(
+        start.program.command,
+        door=start.door(rank.host, table=table if rank.local == 0 else None),
+        env=start.environment(rank),
+        file=start.run_dir / "output" / f"rank{rank.rank}.txt",
+        on_line=lambda line: start.say("note", {"text": f"[{rank.rank} {rank.host}] {line}"}),
+    )
+    start.fabric.adopt(process.pid)
+    return Member(f"rank {rank.rank} on {rank.host}", rank.host, process, rank.rank)
+
+
+def told(start: Start, members: Sequence[Member], calls: Mapping[int, Calls]) -> dict[str, Any]:
+    """The content of program.json: each process's end, and the times of the calls of `emulator.compute`."""
+    rows = []
+    for member in members:
+        row = {"name": member.name, "host": member.host, **record(member.process, start.start_ns, start.tdf)}
+        rows.append({**row, "rank": member.rank, "output": f"output/{member.process.file.name}"})
+    return {
+        "command": list(start.program.command),
+        "processes": rows,
+        "calls": {str(rank): list(map(list, found)) for rank, found in calls.items()},
+    }
