@@ -1,0 +1,1 @@
+"""Labs, played as their handouts say."""
