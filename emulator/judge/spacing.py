@@ -23,15 +23,17 @@ Floats = NDArray[np.float64]
 
 def spacing_errors(times_ns: NDArray[np.int64], expected_ns: float, windows: NDArray[np.int64] | None = None) -> Floats:
     """The errors of the gaps between consecutive arrivals; with `windows` (rows of start, end in time order) only of gaps
-    that lie wholly inside one of them."""
-    times = np.sort(times_ns)
+    that lie wholly inside one of them. A negative time is an arrival whose gap holds something else."""
+    order = np.argsort(np.abs(times_ns), kind="stable")
+    times, clean = np.abs(times_ns)[order], times_ns[order][1:] >= 0
     gaps = np.diff(times)
     if windows is not None:
         if not len(windows):
             return np.empty(0)
         which = np.searchsorted(windows[:, 0], times[:-1], side="right") - 1
         inside = (which >= 0) & (times[1:] <= windows[np.maximum(which, 0), 1])
-        gaps = gaps[inside]
+        clean = clean & inside
+    gaps = gaps[clean]
     return np.asarray(np.abs(gaps / expected_ns - 1), dtype=np.float64)
 
 

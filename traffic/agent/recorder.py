@@ -31,6 +31,7 @@ class Recorder:
         self._late = [0] * _LATE_BINS
         self._late_max = 0
         self.gaps: dict[int, list[int]] = {}
+        self._cut: set[int] = set()
         self.cpu_s = self.wall_s = 0.0
         self.waited_ns = 0
 
@@ -54,11 +55,17 @@ class Recorder:
             self._late[0] += 1
 
     def arrived(self, rank: int, packet: Packet, at: int) -> None:
-        """A packet reached its host; arrival times of full packets tell the spacing of the last port."""
-        if packet.payload.nbytes == self.spec.transport.mtu:
+        """A packet reached its host; arrival times of full packets tell the spacing of the last port.
+
+        Trimmed packets go before full ones in bursts; a time is negative where one came since the full packet before.
+        """
+        if packet.trimmed:
+            self._cut.add(rank)
+        elif packet.payload.nbytes == self.spec.transport.mtu:
             times = self.gaps.setdefault(rank, [])
             if len(times) < 200_000:
-                times.append(at)
+                times.append(-at if rank in self._cut else at)
+                self._cut.discard(rank)
 
     def rate(self, qp: QueuePair, now: int) -> None:
         """Note rate and window of a sender, at most once a period unless the reason changed."""

@@ -97,3 +97,11 @@ def test_windows_hold_what_can_leave_until_the_next_sample() -> None:
 def test_few_gaps_are_not_modelled() -> None:
     assert check_spacing({"p": np.zeros(99)}).status == "not-modelled"
     assert check_spacing({"p": np.zeros(100)}).status == "pass"
+
+
+def test_a_gap_in_which_a_trimmed_packet_came_says_nothing() -> None:
+    """Four arrivals 100 ns apart but for the third, before which a header was sent; its time is negative."""
+    errors = spacing_errors(np.array([100, 200, -350, 450]), 100.0)
+    assert errors.tolist() == [0.0, 0.0]
+    inside = spacing_errors(np.array([100, 200, -350, 450]), 100.0, np.array([[150, 500]]))
+    assert inside.tolist() == [0.0]
