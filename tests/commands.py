@@ -82,7 +82,9 @@ def play(commands: Sequence[Command], folder: Path, *, timeout: float = 300, acc
             timeout=timeout,
             check=False,
         )
-        assert done.returncode in accept, f"{command}: exit code {done.returncode}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
+        assert done.returncode in accept, (
+            f"{command}: exit code {done.returncode}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
+        )
         assert "Traceback" not in done.stderr, f"{command}\n{done.stderr[-3000:]}"
         outputs.append(done.stdout)
     return outputs

@@ -56,7 +56,10 @@ def start(which: str, folder: Path | None) -> None:
 @click.argument("which", metavar="N")
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Result file.  [default: result.json in DIR]"
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Result file.  [default: result.json in DIR]",
 )
 @click.option("--repeat-runs", "repeat", is_flag=True, help="Run what was handed in again: was a run directory edited?")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")

@@ -76,7 +76,9 @@ def _scale(given: str, unit: str, text: str) -> float:
     for scale in _SCALES:
         if given in scale and unit in scale:
             return scale[given] / scale[unit]
-    raise NotAnAnswer(f'"{text}" has the unit {given}, asked for is {f"a number in {unit}" if unit else "a plain number"}')
+    raise NotAnAnswer(
+        f'"{text}" has the unit {given}, asked for is {f"a number in {unit}" if unit else "a plain number"}'
+    )
 
 
 def read_answers(path: Path) -> Answers:
@@ -90,7 +92,9 @@ def read_answers(path: Path) -> Answers:
     for key, value in document.raw.items():
         place = document.origin((key,))
         if isinstance(value, dict | list):
-            raise FileError([Problem(str(path), place.line, place.column, f"{key} has more than one value", "write one")])
+            raise FileError(
+                [Problem(str(path), place.line, place.column, f"{key} has more than one value", "write one")]
+            )
         answers.values[str(key)] = value
         answers.places[str(key)] = Origin(path.name, place.line, place.column)
     return answers

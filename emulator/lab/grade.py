@@ -53,7 +53,12 @@ class Graded:
             "tests": self.sheet.to_tests(),
             "notes": self.notes,
             "runs": [
-                {"run_id": r.name, "clock": r.summary["clock"]["mode"], "verdict": r.verdict["word"], "seed": r.summary["seed"]}
+                {
+                    "run_id": r.name,
+                    "clock": r.summary["clock"]["mode"],
+                    "verdict": r.verdict["word"],
+                    "seed": r.summary["seed"],
+                }
                 for r in self.work.used.values()
             ],
             "fabriclab": versions()["fabriclab"],
@@ -122,7 +127,11 @@ def repeat_runs(graded: Graded) -> list[str]:
         folder = Path(tempfile.mkdtemp(prefix="fabriclab-lab-"))
         try:
             again = run_resolved(
-                resolved_of(run.manifest, run.path), out=folder, argv=run.manifest["command"], watch=_Nobody(), why="graded"
+                resolved_of(run.manifest, run.path),
+                out=folder,
+                argv=run.manifest["command"],
+                watch=_Nobody(),
+                why="graded",
             ).run_dir
             for table in ("flows.parquet", "histogram.parquet"):
                 if (again / table).read_bytes() != (run.path / table).read_bytes():

@@ -128,7 +128,9 @@ def _compare(path: str, wanted: Any, got: Any, out: list[str]) -> None:
                 _compare(f"{path}.{key}", wanted[key], got[key], out)
         if path == "topology" and "overrides" in got and "overrides" not in wanted and got["overrides"]:
             out.append("topology.overrides are set")
-    elif wanted != got and not (isinstance(wanted, list | tuple) and isinstance(got, list | tuple) and [*wanted] == [*got]):
+    elif wanted != got and not (
+        isinstance(wanted, list | tuple) and isinstance(got, list | tuple) and [*wanted] == [*got]
+    ):
         out.append(f"{path} {got} instead of {wanted}")
 
 

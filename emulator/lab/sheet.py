@@ -78,7 +78,13 @@ class Sheet:
         self._answered(key, title, points, grade, then=lambda: self._note(key, measured))
 
     def choice(
-        self, key: str, title: str, options: Mapping[str, Callable[[], bool]], *, because: Callable[[], str], points: float = 1
+        self,
+        key: str,
+        title: str,
+        options: Mapping[str, Callable[[], bool]],
+        *,
+        because: Callable[[], str],
+        points: float = 1,
     ) -> None:
         """One of several words. Each option is a statement about the runs; the right one is the one that holds in them."""
 
@@ -111,7 +117,12 @@ class Sheet:
         self.measured[key] = measured()
 
     def _answered(
-        self, key: str, title: str, points: float, grade: Callable[[], tuple[bool, str]], then: Callable[[], None] | None = None
+        self,
+        key: str,
+        title: str,
+        points: float,
+        grade: Callable[[], tuple[bool, str]],
+        then: Callable[[], None] | None = None,
     ) -> None:
         if self._answers.given(key):
             self._item(key, title, points, grade)
@@ -145,7 +156,8 @@ class Sheet:
     def to_tests(self) -> list[dict[str, Any]]:
         """The items as course platforms read them."""
         return [
-            {"number": i.key, "name": i.title, "score": i.points, "max_score": i.of, "output": i.said} for i in self.items
+            {"number": i.key, "name": i.title, "score": i.points, "max_score": i.of, "output": i.said}
+            for i in self.items
         ]
 
 

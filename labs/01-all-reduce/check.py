@@ -53,7 +53,9 @@ def check(work: Work, sheet: Sheet) -> None:
         "sent", "MB each GPU sent", sent_mb, unit="MB", tolerance=0.02,
         look="the transfers of one host in the page, each with its bytes: chunks of S/N, one a step",
     )  # fmt: skip
-    sheet.number("time", "Time of the all-reduce", lambda: collective(ring(), "time_us"), unit="us", look="`collective`")
+    sheet.number(
+        "time", "Time of the all-reduce", lambda: collective(ring(), "time_us"), unit="us", look="`collective`"
+    )
     sheet.number("busbw", "Bus bandwidth", lambda: collective(ring(), "busbw_gbps"), unit="Gbit/s", look="`bandwidth`")
     sheet.number(
         "slow_factor", "One slow link: how many times longer",
@@ -80,7 +82,8 @@ def check(work: Work, sheet: Sheet) -> None:
         },
         because=lambda: (
             f"ring {values().time_us:.2f} us in {values().flows['step'].nunique()} steps, "
-            f"halving_doubling {doubling().time_us:.2f} us in {doubling().flows['step'].nunique()}: with few bytes each step costs a latency"
+            f"halving_doubling {doubling().time_us:.2f} us in {doubling().flows['step'].nunique()}: "
+            "with few bytes each step costs a latency"
         ),
     )
     sheet.choice(

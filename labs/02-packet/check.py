@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from scapy.utils import RawPcapReader
@@ -62,11 +63,13 @@ def check(work: Work, sheet: Sheet) -> None:
         return mine
 
     def field(explanation: Explanation, section: str, name: str) -> int:
-        return next(v.value for s in explanation.sections if s.name == section for v in s.values if v.field.name == name)
+        return next(
+            v.value for s in explanation.sections if s.name == section for v in s.values if v.field.name == name
+        )
 
     def steps() -> Iterator[int]:
         mine = one_pair()
-        return ((b.psn - a.psn) & 0xFFFFFF for a, b in zip(mine, mine[1:], strict=False))
+        return ((b.psn - a.psn) & 0xFFFFFF for a, b in pairwise(mine))
 
     def to_host1(opcode: Opcode) -> float:
         return float(sum(p.opcode == opcode and p.dst_ip == HOST1 for p in packets()))
@@ -104,7 +107,11 @@ def check(work: Work, sheet: Sheet) -> None:
         return not faults, "; ".join(faults) or f"RC Write Only, PSN {PSN}, marked, ICRC {packet.stored} is right"
 
     sheet.prediction(
-        "predict_headers", "Predicted: bytes before the payload", lambda: before_payload(Opcode.RC_WRITE_FIRST), low=20, high=200
+        "predict_headers",
+        "Predicted: bytes before the payload",
+        lambda: before_payload(Opcode.RC_WRITE_FIRST),
+        low=20,
+        high=200,
     )
     sheet.number(
         "headers_first", "Headers of a Write First", lambda: before_payload(Opcode.RC_WRITE_FIRST), tolerance=0,
@@ -118,13 +125,19 @@ def check(work: Work, sheet: Sheet) -> None:
         "port", "UDP destination port", lambda: float(field(first(Opcode.RC_WRITE_FIRST), "UDP", "dport")), tolerance=0,
         look="`packet decode`: dport",
     )  # fmt: skip
-    sheet.number("psn_step", "Step of the PSN", lambda: float(max(set(steps()))), tolerance=0, look="the PSNs of one queue pair")
-    sheet.number("sports", "Source ports of a queue pair", lambda: float(len({p.sport for p in one_pair()})), tolerance=0)
+    sheet.number(
+        "psn_step", "Step of the PSN", lambda: float(max(set(steps()))), tolerance=0, look="the PSNs of one queue pair"
+    )
+    sheet.number(
+        "sports", "Source ports of a queue pair", lambda: float(len({p.sport for p in one_pair()})), tolerance=0
+    )
     sheet.number(
         "marked", "Marked data packets", lambda: float(sum(p.ecn == CE for p in data(packets()))), tolerance=0,
         look="the ECN bits of packets to host0, or `marking` in the summary",
     )  # fmt: skip
-    sheet.number("cnps", "CNPs to host1", lambda: to_host1(Opcode.CNP), tolerance=0, look="`capture show --port leaf0:host1`")
+    sheet.number(
+        "cnps", "CNPs to host1", lambda: to_host1(Opcode.CNP), tolerance=0, look="`capture show --port leaf0:host1`"
+    )
     sheet.number(
         "data_per_ack", "Data packets an acknowledgement",
         lambda: float(round(len(one_pair()) / max(1, to_host1(Opcode.RC_ACKNOWLEDGE)))), tolerance=0,

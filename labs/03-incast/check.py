@@ -42,16 +42,28 @@ def check(work: Work, sheet: Sheet) -> None:
         run = none(7)
         return 1 - run.port(PORT)["tx_bytes"] * 8 / (run.port(PORT)["rate_gbps"] * run.time_us * 1e3)
 
-    sheet.prediction("predict_peak_4", "Predicted: peak at 4 senders", lambda: peak(none(4)) / 1e6, low=0.01, high=10, unit="MB")
+    sheet.prediction(
+        "predict_peak_4", "Predicted: peak at 4 senders", lambda: peak(none(4)) / 1e6, low=0.01, high=10, unit="MB"
+    )
     sheet.prediction("predict_first_loss", "Predicted: first loss", first_loss, low=1, high=8)
     sheet.number("time_4", "Completion with 4 senders", lambda: none(4).time_us, unit="us", look="`completion`")
     sheet.number("peak_2", "Peak with 2 senders", lambda: peak(none(2)) / 1e6, unit="MB", look="`fullest port`")
     sheet.number("peak_4", "Peak with 4 senders", lambda: peak(none(4)) / 1e6, unit="MB", look="`fullest port`")
-    sheet.number("first_loss", "First loss", first_loss, tolerance=0, look="`drops` of the runs with 2, 4, 5 and 7 senders")
-    sheet.number("resent_7", "Packets sent again at 7 senders", lambda: float(none(7).packets("retransmitted")), look="`sent`")
+    sheet.number(
+        "first_loss", "First loss", first_loss, tolerance=0, look="`drops` of the runs with 2, 4, 5 and 7 senders"
+    )
+    sheet.number(
+        "resent_7", "Packets sent again at 7 senders", lambda: float(none(7).packets("retransmitted")), look="`sent`"
+    )
     sheet.number("times_bound_7", "Completion over bound at 7 senders", lambda: none(7).ratio, look="`completion`")
     sheet.number("fairness_7", "Fairness at 7 senders", lambda: none(7).fairness, slack=0.02, look="`fairness`")
-    sheet.number("peak_nscc", "Peak with nscc", lambda: peak(nscc()) / 1e3, unit="kB", look="`fullest port` of the run of nscc.yaml")
+    sheet.number(
+        "peak_nscc",
+        "Peak with nscc",
+        lambda: peak(nscc()) / 1e3,
+        unit="kB",
+        look="`fullest port` of the run of nscc.yaml",
+    )
     sheet.number("times_bound_dcqcn", "Completion over bound with dcqcn", lambda: dcqcn().ratio, look="`completion`")
     sheet.choice(
         "law",
@@ -69,7 +81,10 @@ def check(work: Work, sheet: Sheet) -> None:
     sheet.choice(
         "why_slow_7",
         "What costs the time at 7 senders",
-        {"loss": lambda: none(7).packets("retransmitted") > 0 and none(4).ratio < 1.1, "port": lambda: none(4).ratio >= 1.1},
+        {
+            "loss": lambda: none(7).packets("retransmitted") > 0 and none(4).ratio < 1.1,
+            "port": lambda: none(4).ratio >= 1.1,
+        },
         because=lambda: (
             f"without loss (4 senders) the port finishes in {none(4).ratio:.2f} times the bound, with it (7) in {none(7).ratio:.2f}: "
             f"{none(7).packets('dropped')} packets dropped, {none(7).packets('retransmitted')} sent again, "

@@ -67,12 +67,28 @@ def check(work: Work, sheet: Sheet) -> None:
             f"(at most {SHORT_BYTES // 1000}) in {run.name}"
         )
 
-    sheet.prediction("predict_k", "Predicted: the smallest K that fills the link", smallest, low=1, high=4000, unit="kB")
-    sheet.number("rule_k", "K by DCTCP's rule", rule, unit="kB", tolerance=0.08, look="the base RTT of `fabriclab topo show`")
-    sheet.number("bound_20", "Completion over bound at K = 20 KB", lambda: dctcp(20).ratio, tolerance=0.01, look="`completion`")
-    sheet.number("bound_160", "Completion over bound at K = 160 KB", lambda: dctcp(160).ratio, tolerance=0.01, look="`completion`")
-    sheet.number("mean_160", "Mean queue at K = 160 KB", lambda: mean(dctcp(160)) / 1e3, unit="kB", look="`fullest port`: mean")
-    sheet.number("mean_640", "Mean queue at K = 640 KB", lambda: mean(dctcp(640)) / 1e3, unit="kB", look="`fullest port`: mean")
+    sheet.prediction(
+        "predict_k", "Predicted: the smallest K that fills the link", smallest, low=1, high=4000, unit="kB"
+    )
+    sheet.number(
+        "rule_k", "K by DCTCP's rule", rule, unit="kB", tolerance=0.08, look="the base RTT of `fabriclab topo show`"
+    )
+    sheet.number(
+        "bound_20", "Completion over bound at K = 20 KB", lambda: dctcp(20).ratio, tolerance=0.01, look="`completion`"
+    )
+    sheet.number(
+        "bound_160",
+        "Completion over bound at K = 160 KB",
+        lambda: dctcp(160).ratio,
+        tolerance=0.01,
+        look="`completion`",
+    )
+    sheet.number(
+        "mean_160", "Mean queue at K = 160 KB", lambda: mean(dctcp(160)) / 1e3, unit="kB", look="`fullest port`: mean"
+    )
+    sheet.number(
+        "mean_640", "Mean queue at K = 640 KB", lambda: mean(dctcp(640)) / 1e3, unit="kB", look="`fullest port`: mean"
+    )
     sheet.number(
         "wait_640", "Waiting time in that queue", lambda: mean(dctcp(640)) * 8 / dctcp(640).port(PORT)["rate_gbps"] / 1e3,
         unit="us", look="the mean queue, divided by the rate of the link (in bytes)",
@@ -86,7 +102,8 @@ def check(work: Work, sheet: Sheet) -> None:
             "only_delay": lambda: gain()[0] <= 0.02 and gain()[1] <= 0.05 and gain()[2] > 1.5,
         },
         because=lambda: (
-            f"against 160 KB the time changes by {gain()[0]:+.1%}, the fairness by {gain()[1]:+.3f}, the mean queue is {gain()[2]:.1f} times as long"
+            f"against 160 KB the time changes by {gain()[0]:+.1%}, the fairness by {gain()[1]:+.3f}, "
+            f"the mean queue is {gain()[2]:.1f} times as long"
         ),
         points=2,
     )

@@ -35,19 +35,43 @@ def check(work: Work, sheet: Sheet) -> None:
     def slow_share() -> float:
         return shares(spray_slow())["leaf0:spine1"]
 
-    sheet.prediction("predict_bound", "Predicted: completion over bound, one path a flow", lambda: one().ratio, low=1, high=8)
-    sheet.number("bound_one", "Completion over bound, one path a flow", lambda: one().ratio, look="`completion`")
-    sheet.number("busiest_one", "Share of the busiest uplink", lambda: busiest(one()), unit="%", slack=2, look="`paths`")
-    sheet.number("bound_qps", "Completion over bound, 8 queue pairs", lambda: qps().ratio, look="`completion`")
-    sheet.number("bound_spray", "Completion over bound, sprayed", lambda: spray().ratio, tolerance=0.02, look="`completion`")
-    sheet.number("busiest_spray", "Share of the busiest uplink, sprayed", lambda: busiest(spray()), unit="%", slack=2, look="`paths`")
-    sheet.number(
-        "reordered_one", "Out of order on one path", lambda: float(one().packets("reordered")), tolerance=0, look="`sent`: reordered"
+    sheet.prediction(
+        "predict_bound", "Predicted: completion over bound, one path a flow", lambda: one().ratio, low=1, high=8
     )
-    sheet.number("reordered_spray", "Out of order, sprayed", lambda: float(spray().packets("reordered")), look="`sent`: reordered")
+    sheet.number("bound_one", "Completion over bound, one path a flow", lambda: one().ratio, look="`completion`")
+    sheet.number(
+        "busiest_one", "Share of the busiest uplink", lambda: busiest(one()), unit="%", slack=2, look="`paths`"
+    )
+    sheet.number("bound_qps", "Completion over bound, 8 queue pairs", lambda: qps().ratio, look="`completion`")
+    sheet.number(
+        "bound_spray", "Completion over bound, sprayed", lambda: spray().ratio, tolerance=0.02, look="`completion`"
+    )
+    sheet.number(
+        "busiest_spray",
+        "Share of the busiest uplink, sprayed",
+        lambda: busiest(spray()),
+        unit="%",
+        slack=2,
+        look="`paths`",
+    )
+    sheet.number(
+        "reordered_one",
+        "Out of order on one path",
+        lambda: float(one().packets("reordered")),
+        tolerance=0,
+        look="`sent`: reordered",
+    )
+    sheet.number(
+        "reordered_spray",
+        "Out of order, sprayed",
+        lambda: float(spray().packets("reordered")),
+        look="`sent`: reordered",
+    )
     sheet.number("bound_one_slow", "Slow link, one path a flow", lambda: one_slow().ratio, look="`completion`")
     sheet.number("bound_spray_slow", "Slow link, sprayed", lambda: spray_slow().ratio, look="`completion`")
-    sheet.number("slow_share", "Share of the slow link, sprayed", slow_share, unit="%", tolerance=0.1, slack=0.5, look="`paths`")
+    sheet.number(
+        "slow_share", "Share of the slow link, sprayed", slow_share, unit="%", tolerance=0.1, slack=0.5, look="`paths`"
+    )
     sheet.choice(
         "why_slow",
         "Why one path a flow takes so long",
@@ -70,11 +94,15 @@ def check(work: Work, sheet: Sheet) -> None:
             "order": lambda: spray().packets("retransmitted") == 0 and spray().packets("reordered") > 0,
             "nothing": lambda: spray().packets("retransmitted") == 0 and spray().packets("reordered") == 0,
         },
-        because=lambda: f"{spray().packets('reordered')} packets out of order, {spray().packets('retransmitted')} sent again",
+        because=lambda: (
+            f"{spray().packets('reordered')} packets out of order, {spray().packets('retransmitted')} sent again"
+        ),
     )
     sheet.choice(
         "slow_link",
         "What spraying does about a slow link",
         {"equal_shares": lambda: slow_share() > 18, "moves_away": lambda: slow_share() < 15},
-        because=lambda: f"the slow link carried {slow_share():.1f} % of leaf0's packets; its share of the rates is 25 / 325 = 7.7 %",
+        because=lambda: (
+            f"the slow link carried {slow_share():.1f} % of leaf0's packets; its share of the rates is 25 / 325 = 7.7 %"
+        ),
     )

@@ -32,16 +32,44 @@ def check(work: Work, sheet: Sheet) -> None:
         return 1 - port["tx_bytes"] * 8 / (port["rate_gbps"] * drop().time_us * 1e3)
 
     sheet.prediction("predict_resent", "Predicted: sent again for each one lost", lambda: each(gbn()), low=1, high=1000)
-    sheet.number("lost_gbn", "Lost by the link", lambda: count(gbn(), "lost"), tolerance=0, look="`drops`: lost by the link model")
-    sheet.number("resent_gbn", "Sent again, go-back-N", lambda: count(gbn(), "retransmitted"), tolerance=0.01, look="`sent`")
+    sheet.number(
+        "lost_gbn",
+        "Lost by the link",
+        lambda: count(gbn(), "lost"),
+        tolerance=0,
+        look="`drops`: lost by the link model",
+    )
+    sheet.number(
+        "resent_gbn", "Sent again, go-back-N", lambda: count(gbn(), "retransmitted"), tolerance=0.01, look="`sent`"
+    )
     sheet.number("each_gbn", "Sent again for each one lost, go-back-N", lambda: each(gbn()), look="both numbers above")
-    sheet.number("each_selective", "The same, selective repeat", lambda: each(selective()), slack=0.15, look="`drops` and `sent`")
-    sheet.number("bound_gbn", "Completion over bound, go-back-N", lambda: gbn().ratio, tolerance=0.02, look="`completion`")
-    sheet.number("bound_selective", "Completion over bound, selective", lambda: selective().ratio, tolerance=0.02, look="`completion`")
-    sheet.number("timeouts_drop", "Time-outs where the switch drops", lambda: count(drop(), "timeouts"), tolerance=0, look="`sent`")
-    sheet.number("time_drop", "Completion where the switch drops", lambda: drop().time_us, unit="us", look="`completion`")
+    sheet.number(
+        "each_selective", "The same, selective repeat", lambda: each(selective()), slack=0.15, look="`drops` and `sent`"
+    )
+    sheet.number(
+        "bound_gbn", "Completion over bound, go-back-N", lambda: gbn().ratio, tolerance=0.02, look="`completion`"
+    )
+    sheet.number(
+        "bound_selective",
+        "Completion over bound, selective",
+        lambda: selective().ratio,
+        tolerance=0.02,
+        look="`completion`",
+    )
+    sheet.number(
+        "timeouts_drop",
+        "Time-outs where the switch drops",
+        lambda: count(drop(), "timeouts"),
+        tolerance=0,
+        look="`sent`",
+    )
+    sheet.number(
+        "time_drop", "Completion where the switch drops", lambda: drop().time_us, unit="us", look="`completion`"
+    )
     sheet.number("trimmed", "Trimmed packets", lambda: count(trim(), "trimmed"), tolerance=0, look="`drops`: trimmed")
-    sheet.number("timeouts_trim", "Time-outs where it trims", lambda: count(trim(), "timeouts"), tolerance=0, look="`sent`")
+    sheet.number(
+        "timeouts_trim", "Time-outs where it trims", lambda: count(trim(), "timeouts"), tolerance=0, look="`sent`"
+    )
     sheet.number("time_trim", "Completion where it trims", lambda: trim().time_us, unit="us", look="`completion`")
     sheet.choice(
         "why_gbn",
@@ -72,7 +100,8 @@ def check(work: Work, sheet: Sheet) -> None:
         {
             "packets": lambda: count(trim(), "retransmitted") < 0.7 * count(drop(), "retransmitted"),
             "time": lambda: (
-                count(trim(), "retransmitted") >= 0.7 * count(drop(), "retransmitted") and trim().time_us < 0.7 * drop().time_us
+                count(trim(), "retransmitted") >= 0.7 * count(drop(), "retransmitted")
+                and trim().time_us < 0.7 * drop().time_us
             ),
         },
         because=lambda: (

@@ -45,10 +45,22 @@ def check(work: Work, sheet: Sheet) -> None:
             f"victim_{cc}", f"The victim's slowdown with {cc}", lambda cc=cc: victim(cc), tolerance=0.03,  # type: ignore[misc]
             look="the row host5 to host10 of the flows",
         )  # fmt: skip
-    sheet.number("core_none", f"Peak of {CORE} without control", lambda: peak("none", CORE) / 1e6, unit="MB", look="`fullest port`")
-    sheet.number("core_nscc", f"Peak of {CORE} with nscc", lambda: peak("nscc", CORE) / 1e3, unit="kB", look="the page's queues")
-    sheet.number("bound_nscc", "Completion over bound, nscc", lambda: run("nscc").ratio, tolerance=0.01, look="`completion`")
-    sheet.number("bound_rccc", "Completion over bound, rccc", lambda: run("rccc").ratio, tolerance=0.01, look="`completion`")
+    sheet.number(
+        "core_none",
+        f"Peak of {CORE} without control",
+        lambda: peak("none", CORE) / 1e6,
+        unit="MB",
+        look="`fullest port`",
+    )
+    sheet.number(
+        "core_nscc", f"Peak of {CORE} with nscc", lambda: peak("nscc", CORE) / 1e3, unit="kB", look="the page's queues"
+    )
+    sheet.number(
+        "bound_nscc", "Completion over bound, nscc", lambda: run("nscc").ratio, tolerance=0.01, look="`completion`"
+    )
+    sheet.number(
+        "bound_rccc", "Completion over bound, rccc", lambda: run("rccc").ratio, tolerance=0.01, look="`completion`"
+    )
     sheet.choice(
         "where_hurt",
         "Where the victim waits",
@@ -71,8 +83,8 @@ def check(work: Work, sheet: Sheet) -> None:
             "empty": lambda: halves()[1] <= 1.25 * halves()[0] and halves()[1] <= 20_000,
         },
         because=lambda: (
-            f"after half of the run {LAST} held {halves()[0] / 1e3:.0f} kB, towards the end {halves()[1] / 1e3:.0f} kB: credit comes at the rate of "
-            "the link, so what the first windows brought hardly grows or shrinks"
+            f"after half of the run {LAST} held {halves()[0] / 1e3:.0f} kB, towards the end {halves()[1] / 1e3:.0f} kB: credit comes "
+            "at the rate of the link, so what the first windows brought hardly grows or shrinks"
         ),
     )
     sheet.choice(
