@@ -15,8 +15,8 @@ from emulator.errors import MissingCapability, UsageError
 from emulator.fabric.plan import FabricPlan, make_plan
 from emulator.topology.model import Topology
 
-NETEM = SimpleNamespace(delay="netem", multipath_seed=True)
-NO_NETEM = SimpleNamespace(delay="agent", multipath_seed=True)
+NETEM = SimpleNamespace(delay="netem", multipath_seed=True, guest=False)
+NO_NETEM = SimpleNamespace(delay="agent", multipath_seed=True, guest=False)
 
 
 def plan_of(features: Any = NETEM, *, seed: int = 1, tdf: int = 1, **keys: Any) -> FabricPlan:
