@@ -57,11 +57,13 @@ class Recorder:
     def arrived(self, rank: int, packet: Packet, at: int) -> None:
         """A packet reached its host; arrival times of full packets tell the spacing of the last port.
 
-        Trimmed packets go before full ones in bursts; a time is negative where one came since the full packet before.
+        A time is negative where a shorter data packet or a trimmed one, which go before full ones in bursts, came since the
+        full packet before.
         """
-        if packet.trimmed:
+        size = packet.payload.nbytes
+        if packet.trimmed or 0 < size < self.spec.transport.mtu:
             self._cut.add(rank)
-        elif packet.payload.nbytes == self.spec.transport.mtu:
+        elif size:
             times = self.gaps.setdefault(rank, [])
             if len(times) < 200_000:
                 times.append(-at if rank in self._cut else at)

@@ -170,9 +170,9 @@ class WorkerResult:
     `paths`: rows (src rank, dst rank, UDP source port, packets). `events`: dicts with time_ns, kind and their own fields.
     `loop`: how the event loop kept up (wake-ups, lateness percentiles in ns of fabric time, CPU seconds, wall seconds).
     `reorder`: histogram {distance in packets: count}. `arrivals`: by rank, when full packets arrived (fabric ns, kernel
-    stamps; negative where a trimmed packet came since the one before). `probes`: idle probes before and after (src rank,
-    dst rank, frame bytes, one-way ns, -1 if lost). `values`: with `--values`, the average each rank arrived at. `problem`:
-    why the run could not finish, or None.
+    stamps; negative where a shorter or trimmed one came since the one before). `probes`: idle probes before and after (src
+    rank, dst rank, frame bytes, one-way ns, -1 if lost). `values`: with `--values`, the average each rank arrived at.
+    `problem`: why the run could not finish, or None.
     """
 
     moves: list[MoveRecord]
