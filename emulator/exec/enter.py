@@ -18,12 +18,13 @@ _CLONE_NEWUTS: Final = 0x04000000
 _CLONE_NEWNET: Final = 0x40000000
 _MS_BIND: Final = 0x1000
 _PR_SET_PDEATHSIG: Final = 1
-_TABLE: Final = b"/etc/hosts"
+HOSTS: Final = "/etc/hosts"
+SWITCH: Final = "/etc/nsswitch.conf"
 
 
 @dataclass(frozen=True)
 class Door:
-    """The way into one host. `pid` is a process that lives there; `table` is bound over /etc/hosts if given.
+    """The way into one host. `pid` is a process that lives there; `binds` are files put over others there (its name tables).
 
     With `mortal` the process dies with the thread that started it.
     """
@@ -31,7 +32,7 @@ class Door:
     host: str
     pid: int
     cwd: str
-    table: Path | None = None
+    binds: tuple[tuple[Path, str], ...] = ()
     mortal: bool = True
 
     def opened(self) -> Opened:
@@ -49,7 +50,8 @@ class Opened:
         for name in ("setns", "unshare", "sethostname", "mount", "prctl"):
             getattr(self._libc, name)  # looked up now, not between fork and exec
         self._name = door.host.encode()
-        self._table = None if door.table is None or not Path("/etc/hosts").exists() else os.fsencode(door.table)
+        binds = [(source, target) for source, target in door.binds if Path(target).exists()]
+        self._binds = [(os.fsencode(source), os.fsencode(target)) for source, target in binds]
 
     def __enter__(self) -> Opened:
         for kind in ("net", "mnt"):
@@ -70,8 +72,8 @@ class Opened:
         self._do("setns", mnt, _CLONE_NEWNS)
         self._do("unshare", _CLONE_NEWUTS)
         self._do("sethostname", self._name, ctypes.c_size_t(len(self._name)))
-        if self._table is not None:
-            self._do("mount", self._table, _TABLE, b"none", ctypes.c_ulong(_MS_BIND), None)
+        for source, target in self._binds:
+            self._do("mount", source, target, b"none", ctypes.c_ulong(_MS_BIND), None)
         os.chdir(self.door.cwd)  # entering a mount namespace leaves the process at its root
 
     def _do(self, call: str, *arguments: object) -> None:
@@ -80,6 +82,19 @@ class Opened:
             raise OSError(code, f"{call}: {os.strerror(code)}")
 
 
-def names_table(addresses: Sequence[tuple[str, str]]) -> str:
-    """The text of a table of names: (host, address) of all hosts, and the loopback."""
-    return "127.0.0.1 localhost\n" + "".join(f"{address} {host}\n" for host, address in addresses)
+def write_tables(folder: Path, addresses: Sequence[tuple[str, str]]) -> tuple[tuple[Path, str], ...]:
+    """Name tables for the hosts, written into `folder`: (host, address) of all, found in both families, and no DNS.
+
+    There is no name server on a fabric; a program that asks one would wait for it.
+    """
+    hosts, switch = folder / "etc-hosts", folder / "etc-nsswitch.conf"
+    lines = ["127.0.0.1 localhost", *(f"{address} {host}" for host, address in addresses)]
+    lines += [f"::ffff:{address} {host}" for host, address in addresses]
+    hosts.write_text("\n".join(lines) + "\n", encoding="ascii")
+    try:
+        known = Path(SWITCH).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        known = []
+    kept = [line for line in known if not line.startswith(("hosts:", "#")) and line.strip()]
+    switch.write_text("\n".join([*kept, "hosts: files"]) + "\n", encoding="utf-8")
+    return (hosts, HOSTS), (switch, SWITCH)

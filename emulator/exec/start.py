@@ -11,7 +11,7 @@ from typing import Any
 
 from emulator.exec.agents import ADDRESS
 from emulator.exec.compute import MARKS, MODE, TDF
-from emulator.exec.enter import Door, names_table
+from emulator.exec.enter import Door, write_tables
 from emulator.exec.guest import program_path
 from emulator.exec.launch import Process, record
 from emulator.exec.program import Program, Rank, rank_environment
@@ -42,9 +42,9 @@ class Start:
         """The file in which a rank notes its calls of `emulator.compute`."""
         return self.run_dir.resolve() / "raw" / f"marks-{rank}"
 
-    def door(self, host: str, *, table: Path | None) -> Door:
+    def door(self, host: str, binds: tuple[tuple[Path, str], ...] = ()) -> Door:
         """The way into a host."""
-        return Door(host, self.fabric.pid(host), self.program.cwd, table)
+        return Door(host, self.fabric.pid(host), self.program.cwd, binds)
 
     def environment(self, rank: Rank) -> dict[str, str]:
         """All that a rank finds in its environment."""
@@ -69,22 +69,23 @@ class Start:
 def start_program(start: Start) -> list[Member]:
     """Start every rank on its host; if one cannot be started, end those that were."""
     plan = start.fabric.plan
-    table = start.run_dir.resolve() / "raw" / "hosts"
-    table.write_text(names_table([(node.name, plan.address(node.name)) for node in plan.hosts]), encoding="ascii")
+    tables = write_tables(
+        start.run_dir.resolve() / "raw", [(node.name, plan.address(node.name)) for node in plan.hosts]
+    )
     members: list[Member] = []
     try:
         for rank in start.program.placement():
-            members.append(_start_rank(start, rank, table))
+            members.append(_start_rank(start, rank, tables if rank.local == 0 else ()))
     except BaseException:
         end_all(members)
         raise
     return members
 
 
-def _start_rank(start: Start, rank: Rank, table: Path) -> Member:
+def _start_rank(start: Start, rank: Rank, binds: tuple[tuple[Path, str], ...]) -> Member:
     process = Process(
         start.program.command,
-        door=start.door(rank.host, table=table if rank.local == 0 else None),
+        door=start.door(rank.host, binds),
         env=start.environment(rank),
         file=start.run_dir / "output" / f"rank{rank.rank}.txt",
         on_line=lambda line: start.say("note", {"text": f"[{rank.rank} {rank.host}] {line}"}),

@@ -65,6 +65,7 @@ class Worker:
         self.job.connect(Connector(spec, self.nics, self.memories, self.sink), spec.transport.options["qps"])
         self.owner = {ip_number(h.ip): h.rank for h in spec.hosts}
         self.held: list[tuple[int, int, int, bytes, int]] = []
+        self.released: dict[bytes, int] = {}
         self.order = 0
         self.recorder = Recorder(spec, self.nics)
         self.active = False
@@ -152,7 +153,7 @@ class Worker:
                     at = clock.at(stamp) if stamp else now
                     if self.hold:
                         source = self.owner.get(int.from_bytes(frame[26:30]), index)
-                        release = at + spec.held_ns(source, index, len(frame))
+                        release = self._in_turn(frame, at + spec.held_ns(source, index, len(frame)))
                         self.order += 1
                         heapq.heappush(self.held, (release, self.order, index, bytes(frame), at))
                     else:
@@ -163,6 +164,12 @@ class Worker:
             release, _, index, data, stamp = heapq.heappop(self.held)
             self.recorder.late(now - release)
             self._take(index, memoryview(data), now, release, stamp)
+
+    def _in_turn(self, frame: memoryview, release: int) -> int:
+        """Not before an earlier packet of the same path: a short one is held for less, but overtakes nothing."""
+        path = bytes(frame[26:36])  # both addresses and the UDP source port
+        release = self.released[path] = max(release, self.released.get(path, 0))
+        return release
 
     def _take(self, index: int, frame: memoryview, now: int, at: int, stamp: int) -> None:
         """One frame: it arrives at `at`, and left the last port at `stamp` (the same unless this side adds the delay)."""
