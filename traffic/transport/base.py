@@ -199,7 +199,7 @@ class QueuePair(ABC):
 
     @abstractmethod
     def ready_at(self, now: int) -> int:
-        """When a data packet may leave: `now` or earlier for at once, `NEVER` while window, credit or an empty queue forbid."""
+        """When a data packet may leave: `now` or earlier for at once, `NEVER` while window or credit forbid it."""
 
     @abstractmethod
     def emit(self, now: int) -> Outgoing:

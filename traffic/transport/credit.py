@@ -1,8 +1,8 @@
 """How receiver credits cross a wire that loses packets: running totals, requests that are repeated, 24-bit numbers.
 
-The algorithms speak of increments in bytes (`traffic.congestion.base`); the wire carries totals since the start in units of
-256 bytes (`mrc_headers.RCVD_UNIT`), so a lost grant or request is made good by the next one. Totals are rounded up: a sender
-may hold up to 255 bytes more than it was granted, once and not with every grant.
+The algorithms speak of increments in bytes (`traffic.congestion.base`); the wire carries totals since the start in
+units of 256 bytes (`mrc_headers.RCVD_UNIT`), so a lost grant or request is made good by the next one. Totals are
+rounded up: a sender may hold up to 255 bytes more than it was granted, once and not with every grant.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def unwrap(known: int, low: int) -> int:
 class CreditAsker:
     """The sender's side: what total to ask for and when, and increments out of the totals that come back.
 
-    A request in a message of its own goes out when no packet may leave for want of credit and the wish is news, or no answer
-    came for `repeat_ns`; with `step_bytes` (a transport whose data packets say nothing of credit) also each time the wish has
-    grown by so much.
+    A request in a message of its own goes out when no packet may leave for want of credit and the wish is news, or no
+    answer came for `repeat_ns`; with `step_bytes` (a transport whose data packets say nothing of credit) also each
+    time the wish has grown by so much.
     """
 
     def __init__(self, cc: CongestionControl, *, repeat_ns: int, step_bytes: int | None = None) -> None:

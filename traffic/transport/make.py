@@ -33,7 +33,7 @@ def path_info(
     quantum_ns: int,
     trimming: bool,
 ) -> PathInfo:
-    """The path as a sender sees it: on an empty fabric acknowledgements wait for a few packets, and loops for their quantum."""
+    """The path as a sender sees it: acknowledgements wait for packets, and loops for a quantum, on an empty fabric too."""
     credit = cls.feedback is Feedback.CREDIT
     data = Opcode.MRC_WRITE_MIDDLE if kind == "mrc" else Opcode.RC_WRITE_MIDDLE
     wire = wire_bytes(data, mtu, timestamp=kind == "mrc" and credit)
@@ -75,7 +75,7 @@ class QueuePairs:
         self._behaviour = _rc_options(cls, options) if kind == "roce" else _mrc_options(options)
 
     def receiving(self, path: PathInfo) -> ReceiverControl | None:
-        """The receiver's half for one host, or None where the algorithm has none; `path` is that of its farthest sender."""
+        """The receiver's half for one host, None where the algorithm has none; `path` is its farthest sender's."""
         made = create_receiver(self.cls, path=path, params=self.params)
         return None if type(made) is ReceiverControl else made
 
@@ -94,7 +94,7 @@ class QueuePairs:
         evs: Sequence[int] | None = None,
         orders: Sequence[tuple[int, int, bool]] = (),
     ) -> QueuePair:
-        """One end of a connection. `evs`: its entropy values (drawn from `rng` if None); `orders`: the path controller's."""
+        """One end of a connection. `evs`: its entropy values (by lot if None); `orders`: the path controller's."""
         common: dict[str, Any] = {
             "qpn": qpn,
             "peer_qpn": peer_qpn,

@@ -1,8 +1,8 @@
 """How a SEND or WRITE becomes packets, and packets in order a message again: what RC and UC share.
 
-Checks as Linux's Soft-RoCE makes them (drivers/infiniband/sw/rxe/rxe_resp.c, check_op_seq, check_rkey): the opcode must fit
-the place in the message, a first or only WRITE packet is checked against key and range for the whole message, all packets but
-the last are full, and the last byte of a WRITE is the last one announced.
+Checks as Linux's Soft-RoCE makes them (drivers/infiniband/sw/rxe/rxe_resp.c, check_op_seq, check_rkey): the opcode
+must fit the place in the message, a first or only WRITE packet is checked against key and range for the whole
+message, all packets but the last are full, and the last byte of a WRITE is the last one announced.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Step(Enum):
 
 
 class Assembly:
-    """The message that is coming in. `buffers` are posted for SENDs; `depth` counts what a WRITE with immediate consumes.
+    """The message that is coming in. `buffers` are posted for SENDs; `depth` counts what WRITEs with immediate consume.
 
     After DONE, `verb`, `imm` and `offset` (bytes) describe the message; the next first packet begins another.
     """
@@ -87,7 +87,7 @@ class Assembly:
         self.imm = 0
 
     def take(self, opcode: int, p: Packet) -> Step:
-        """Check and place the next packet; `opcode` is that of RC. Nothing is written or moved on unless PLACED or DONE."""
+        """Check and place the next packet; `opcode` is that of RC. Unless PLACED or DONE nothing is written."""
         if opcode not in _KNOWN:
             return Step.INVALID
         write, starts = opcode in _WRITE, opcode in STARTS

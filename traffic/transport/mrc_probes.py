@@ -1,15 +1,16 @@
 """Reliability probes of MRC: small packets without a PSN that a SACK answers.
 
-Two uses: on an entropy value that is assumed bad, to learn that its path is back; and where packets are out and nothing is
-heard for two round trips, to gather acknowledgements that the receiver is keeping (a window that shrank may wait for one that
-is not due). Number 0 is that of probes nobody waits for.
+Two uses: on an entropy value that is assumed bad, to learn that its path is back; and where packets are out and
+nothing is heard for two round trips, to gather acknowledgements that the receiver is keeping (a window that shrank
+may wait for one that is not due) and to find a lost last packet before the timer does (as the tail loss probe of RFC
+8985, section 7). The latter travel in the data class, behind what they ask about.
 """
 
 from __future__ import annotations
 
 from traffic.packet.mrc_headers import Probe, pack_probe
 from traffic.packet.opcodes import Opcode
-from traffic.transport.base import NEVER, TOS_CONTROL, EventLog, Outgoing
+from traffic.transport.base import NEVER, TOS_CONTROL, TOS_DATA, EventLog, Outgoing
 from traffic.transport.paths import PathSet
 
 
@@ -25,6 +26,7 @@ class Prober:
         self.quiet_at = NEVER
         self._quiet_ns = patience_ns
         self._asked: dict[int, tuple[int, int]] = {}
+        self._silent: tuple[int, int] = (0, 0)
         self._number = 0
 
     def bad_path(self, now: int) -> Outgoing | None:
@@ -40,11 +42,12 @@ class Prober:
         self._asked[self._number] = (ev, now)
         return self._packet(self._number, ev)
 
-    def answered(self, number: int, now: int) -> None:
-        """A SACK answered a probe."""
+    def answered(self, number: int, now: int) -> int | None:
+        """A SACK answered a probe; when that was sent, if it was the last one that broke a silence."""
         asked = self._asked.pop(number, None)
         if asked is not None:
             self.paths.probed(now, asked[0])
+        return self._silent[1] if number == self._silent[0] else None
 
     def sent(self, now: int) -> None:
         """A data packet left."""
@@ -60,8 +63,10 @@ class Prober:
         self._quiet_ns *= 2
         self.quiet_at = now + self._quiet_ns
         self.log.tally(now, "probe", "silence", una=una, sent=sent)
-        return self._packet(0, self.paths.next(now))
+        self._number = self._number % 0xFFFF + 1
+        self._silent = (self._number, now)
+        return self._packet(self._number, self.paths.next(now), TOS_DATA)
 
-    def _packet(self, number: int, ev: int) -> Outgoing:
+    def _packet(self, number: int, ev: int, tos: int = TOS_CONTROL) -> Outgoing:
         ext = pack_probe(Probe(number))
-        return Outgoing(Opcode.MRC_PROBE, self.peer_qpn, 0, ext, b"", ev, False, TOS_CONTROL)
+        return Outgoing(Opcode.MRC_PROBE, self.peer_qpn, 0, ext, b"", ev, False, tos)

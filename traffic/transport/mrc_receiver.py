@@ -1,8 +1,8 @@
 """The receiving half of an MRC queue pair: every packet says where it belongs, so order does not matter.
 
-Bit i of `seen` says that `expected + i` arrived. A SACK answers every few packets, and at once a marked, a last or a repeated
-one; its 64 bits end at the packet that caused it where that lies more than 64 ahead. A trimmed packet, or one there is no room
-for, is answered by a NACK that names it.
+Bit i of `seen` says that `expected + i` arrived. A SACK answers every few packets, and at once a marked, a last or a
+repeated one; its 64 bits end at the packet that caused it where that lies more than 64 ahead. A trimmed packet, or
+one there is no room for, is answered by a NACK that names it.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class MrcReceiver:
             self._send(self.last_ev, Sack(cack_psn=0, sack_offset=1, bitmap=self.seen & _MASK))
 
     def probe(self, p: Packet, now: int) -> None:
-        """A reliability probe is answered by a SACK with the probe bit, its number in the spdcid field; it may ask for credit."""
+        """A probe is answered by a SACK with the probe bit, its number in the spdcid field; it may ask for credit."""
         if self.giver is not None and self.receiving is not None:
             self._asked(p, 12)
             self.receiving.requested(now=now, qp=self.mine, credit_target=self.giver.target)

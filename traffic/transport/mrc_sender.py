@@ -1,8 +1,9 @@
 """The sending half of an MRC queue pair: every packet on another path, only the lost one resent.
 
-Loss is learned from a NACK (a trimmed packet, or one the receiver had no room for), from packets sent a reordering window
-later that were acknowledged (as RACK, RFC 8985, infers it), or from the timer; a clear bit in a SACK bitmap says nothing by
-itself (UEC 1.0, PDS). `una` is the oldest sequence number not acknowledged; bit i of `known` says that `una + i` was.
+Loss is learned from a NACK (a trimmed packet, or one the receiver had no room for), from packets sent a reordering
+window later that were acknowledged (as RACK, RFC 8985, infers it), or from the timer; a clear bit in a SACK bitmap
+says nothing by itself (UEC 1.0, PDS). `una` is the oldest sequence number not acknowledged; bit i of `known` says
+that `una + i` was.
 """
 
 from __future__ import annotations
@@ -172,7 +173,9 @@ class MrcSender:
     def sacked(self, sack: Sack, now: int, at: int) -> None:
         """A SACK arrived."""
         if sack.probe:
-            self.prober.answered(sack.spdcid, now)
+            asked = self.prober.answered(sack.spdcid, now)
+            if asked is not None and asked > self.newest_acked:
+                self.newest_acked, self.newest_rtt = asked, now - asked
         if sack.mpr:
             self.psn_range = sack.mpr * MPR_UNIT
         if sack.cc_type == CC_CREDIT:
@@ -265,7 +268,7 @@ class MrcSender:
             self._lose(seq, now, Loss.NACK, Mark.LOSS)
 
     def _widen(self, now: int) -> None:
-        """What was called lost had arrived: wait longer from now on, one window more a round trip (RFC 8985, 6.2, step 4)."""
+        """What was called lost had arrived: wait longer from now on, one window more a round trip (RFC 8985, 6.2)."""
         if now >= self.widen_at and self.reorder_ns < self.opt.rto_ns // 2:
             self.widen_at = now + self.cc.path.base_rtt_ns
             self.reorder_ns += self.opt.reorder_ns

@@ -11,11 +11,11 @@ from traffic.packet.mrc_headers import MPR_UNIT
 class RcOptions:
     """How an RC queue pair behaves; times in fabric ns.
 
-    `timeout_ns` is the local ACK timeout, doubled at each fruitless retry when `adaptive`; `timeout_low_ns` stands for it
-    in selective repeat while few packets are in flight (IRN's RTO_low). `ack_every`: how often an ACK is asked for.
-    `max_rd_atomic`: READs and atomics under way at once. `recv_depth`: receive buffers for WRITEs with immediate (None:
-    always enough); `rnr_timer`: the code sent when there is none. `window_cap`: packets in flight whatever the algorithm
-    says (IRN's BDP cap). `echo_ecn`: acknowledgements tell of CE marks.
+    `timeout_ns` is the local ACK timeout, doubled at each fruitless retry when `adaptive`; `timeout_low_ns` stands
+    for it in selective repeat while few packets are in flight (IRN's RTO_low). `ack_every`: how often an ACK is asked
+    for. `max_rd_atomic`: READs and atomics under way at once. `recv_depth`: receive buffers for WRITEs with immediate
+    (None: always enough); `rnr_timer`: the code sent when there is none. `window_cap`: packets in flight whatever the
+    algorithm says (IRN's BDP cap). `echo_ecn`: acknowledgements tell of CE marks.
     """
 
     recovery: str = "gbn"
@@ -36,10 +36,10 @@ class RcOptions:
 class MrcOptions:
     """How an MRC queue pair behaves; times in fabric ns.
 
-    `ack_every` packets a SACK (one at once for a marked or last packet); `rto_ns` the retransmission timer, doubled (when
-    `adaptive`) after `linear_retries` fruitless ones, `retry_count` of them end the connection; `reorder_ns` how much later
-    than another a packet may arrive before it counts as lost; `max_psn_range` packets between the oldest unacknowledged and
-    the newest: what the receiver's bitmap holds, and what the sender starts from.
+    `ack_every` packets a SACK (one at once for a marked or last packet); `rto_ns` the retransmission timer, doubled
+    (when `adaptive`) after `linear_retries` fruitless ones, `retry_count` of them end the connection; `reorder_ns`
+    how much later than another a packet may arrive before it counts as lost; `max_psn_range` packets between the
+    oldest unacknowledged and the newest: what the receiver's bitmap holds, and what the sender starts from.
     """
 
     ack_every: int = 4

@@ -1,8 +1,8 @@
 """Entropy values of a sender and what it thinks of each: the states of MRC, probes, the controller's orders.
 
-An entropy value (EV) is the UDP source port; ECMP turns it into a path. States and transitions follow MRC (OCP MRC 1.0 as
-read by third parties, arXiv 2605.04333): GOOD → SKIP on an ECN echo or a trim in the core (misses turns; policy `bitmap`),
-GOOD → ASSUMED_BAD on real loss (comes back by probes only), any ↔ DENIED by the controller.
+An entropy value (EV) is the UDP source port; ECMP turns it into a path. States and transitions follow MRC (OCP MRC
+1.0 as read by third parties, arXiv 2605.04333): GOOD → SKIP on an ECN echo or a trim in the core (misses turns;
+policy `bitmap`), GOOD → ASSUMED_BAD on real loss (comes back by probes only), any ↔ DENIED by the controller.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ Note = Callable[[int, int, PathState, str], None]
 class PathSettings:
     """What a `PathSet` is made from; times in fabric ns.
 
-    `note` is called at each change of state but SKIP. At least `min_active` values stay in use: a value is not declared bad
-    when that floor is reached (ev_min_active of the public MRC headers). `orders` are the controller's: (when, value, denied).
+    `note` is called at each change of state but SKIP. At least `min_active` values stay in use: a value is not
+    declared bad when that floor is reached (ev_min_active of the public MRC headers). `orders` are the controller's:
+    (when, value, denied).
     """
 
     evs: Sequence[int]
@@ -63,7 +64,8 @@ class PathSettings:
 class PathSet:
     """The entropy values of one sender; `next` picks one, `feedback` learns, probes bring bad ones back.
 
-    On its own it walks the set in another order each turn: the index XOR a random mask (uet-htsim uec_mp.cpp, oblivious).
+    On its own it walks the set in another order each turn: the index XOR a random mask (uet-htsim uec_mp.cpp,
+    oblivious).
     """
 
     policy = "oblivious"

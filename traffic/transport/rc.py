@@ -1,7 +1,7 @@
 """RC, the reliable connection of RoCE v2: a requester and a responder behind one queue pair number, on one path.
 
-Receiver credits, which no standard carries over RC, travel in small messages of our own (opcode CREDIT, `packet/headers.py`):
-the requester asks for a total, the responder's side answers with the total granted.
+Receiver credits, which no standard carries over RC, travel in small messages of our own (opcode CREDIT,
+`packet/headers.py`): the requester asks for a total, the responder's side answers with the total granted.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The asking half of an RC queue pair: PSNs, windows, go-back-N or selective repeat, timers.
 
-Rules as Linux's Soft-RoCE applies them (drivers/infiniband/sw/rxe/rxe_req.c, rxe_comp.c): a cumulative ACK completes all
-before it, a sequence NAK with PSN p acknowledges everything before p and rewinds to p, the retry counter starts anew with
-every progress, RNR waits by the table of the syndrome. Selective repeat follows IRN (SIGCOMM 2018): the receiver keeps
-packets behind a gap and names the one that showed it, the sender resends only what is missing, never has more than one BDP
-in flight, and waits for a shorter time while three packets or fewer are.
+Rules as Linux's Soft-RoCE applies them (drivers/infiniband/sw/rxe/rxe_req.c, rxe_comp.c): a cumulative ACK completes
+all before it, a sequence NAK with PSN p acknowledges everything before p and rewinds to p, the retry counter starts
+anew with every progress, RNR waits by the table of the syndrome. Selective repeat follows IRN (SIGCOMM 2018): the
+receiver keeps packets behind a gap and names the one that showed it, the sender resends only what is missing, never
+has more than one BDP in flight, and waits for a shorter time while three packets or fewer are.
 """
 
 from __future__ import annotations
@@ -309,7 +309,7 @@ class Requester:
             self.error = (
                 f"no acknowledgement after {self.opt.retry_count} retries: sent {self.high} packets, {self.una} "
                 f"acknowledged, work request {work.id} stands at {work.bytes_acked} of {len(work.local)} bytes",
-                "look at drops on the path (summary, queues), raise retry_count or timeout, or choose a congestion control",
+                "look at drops on the path (summary, queues), raise retry_count or timeout, or choose another --cc",
             )
             self.deadline = NEVER
             return

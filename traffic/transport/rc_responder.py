@@ -1,8 +1,8 @@
 """The answering half of an RC queue pair: order, placement, ACK and NAK, READ and atomics.
 
-Rules as Linux's Soft-RoCE applies them (rxe_resp.c): a packet ahead of the expected PSN brings one NAK and is dropped until the
-expected one shows up; a packet behind it is a duplicate (acknowledged again, a READ answered again, an atomic answered from
-what was saved); any error but a lack of buffers ends the connection.
+Rules as Linux's Soft-RoCE applies them (rxe_resp.c): a packet ahead of the expected PSN brings one NAK and is dropped
+until the expected one shows up; a packet behind it is a duplicate (acknowledged again, a READ answered again, an
+atomic answered from what was saved); any error but a lack of buffers ends the connection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MASK_64 = (1 << 64) - 1
 
 
 class Responder:
-    """Receives requests. `mine` is this end's queue pair number, `peer_qpn` the far one, `psn0` the far end's first PSN."""
+    """Receives requests. `mine` is this end's queue pair number, `peer_qpn` and `psn0` are the far end's."""
 
     def __init__(
         self,

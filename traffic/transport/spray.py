@@ -1,10 +1,10 @@
 """How a sender picks the entropy value of each packet: five policies over the states of `paths`.
 
 oblivious  walks the set, in another order each turn, whatever comes back but loss (`PathSet`)
-bitmap     MRC's state SKIP: the same walk over penalties, ECN +1, trim in the core +4, loss +15, at most 15; where it meets
-           penalties it takes one off the first and passes on to a value without (uet-htsim uec_mp.cpp)
-reps       recycles values that came back clean from a ring of eight, the oldest first, else random; on suspected loss it
-           uses the ring alone for a while, then explores with 16 random ones (REPS, EuroSys 2026; buffer_reps.cpp)
+bitmap     MRC's state SKIP: the same walk over penalties, ECN +1, trim in the core +4, loss +15, at most 15; where it
+           meets penalties it takes one off the first and passes on to a value without (uet-htsim uec_mp.cpp)
+reps       recycles values that came back clean from a ring of eight, the oldest first, else random; on suspected loss
+           it uses the ring alone for a while, then explores with 16 random ones (REPS, EuroSys 2026; buffer_reps.cpp)
 flowlet    keeps a value until the flow pauses for a base round trip
 ecmp       keeps one for ever
 """

@@ -1,7 +1,7 @@
 """UC, the unreliable connection: SEND and WRITE in order, no acknowledgement, a broken message is dropped whole.
 
-Rules as Linux's Soft-RoCE applies them (rxe_resp.c, check_psn): a packet out of sequence, or one there is no room for, drops
-the rest of its message; the next first or only packet begins anew.
+Rules as Linux's Soft-RoCE applies them (rxe_resp.c, check_psn): a packet out of sequence, or one there is no room
+for, drops the rest of its message; the next first or only packet begins anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """UD, the unreliable datagram: one SEND, one packet, to any queue pair whose Q_Key it names.
 
-A packet with another Q_Key, or one there is no receive buffer for, is dropped without a word (InfiniBand volume 1, 9.8.3;
-Linux rxe_recv.c, check_keys).
+A packet with another Q_Key, or one there is no receive buffer for, is dropped without a word (InfiniBand volume 1,
+9.8.3; Linux rxe_recv.c, check_keys).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OPCODES = {Verb.SEND: Opcode.UD_SEND_ONLY, Verb.SEND_IMM: Opcode.UD_SEND_ONLY_I
 
 
 class UdQueuePair(QueuePair):
-    """`qkey` is this end's own; the `rkey` of a work request is the Q_Key it is sent with. Only the rate of `cc` binds."""
+    """`qkey` is this end's own; a work request is sent with its `rkey` as Q_Key. Only the rate of `cc` binds."""
 
     def __init__(
         self,
