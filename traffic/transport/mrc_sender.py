@@ -172,6 +172,7 @@ class MrcSender:
 
     def sacked(self, sack: Sack, now: int, at: int) -> None:
         """A SACK arrived."""
+        asked = None
         if sack.probe:
             asked = self.prober.answered(sack.spdcid, now)
             if asked is not None and asked > self.newest_acked:
@@ -214,7 +215,9 @@ class MrcSender:
             self.cc.acked(now=now, size=size, rtt_ns=rtt, ce=ce)
         self._infer(now)
         self._rearm(now)
-        self.prober.heard(now, bool(self.flights))
+        if not sack.probe or asked is not None or fresh:
+            # An answer from a path on trial says nothing of what is out.
+            self.prober.heard(now, bool(self.flights))
 
     def _take(self, fresh: int, bits: int, now: int) -> int:
         """Note what arrived; the payload bytes of the packets that were in flight."""
