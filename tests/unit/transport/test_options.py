@@ -91,7 +91,7 @@ CASES = [
     Case("ack_every", 1, 8, "roce"),
     Case("ack_every", 1, 8, "mrc"),
     Case("timeout", "200us", "900us", "roce", {"cc": "none"}, fate=TAIL, workload=ONE),
-    Case("timeout", "200us", "900us", "mrc", fate=TAIL, workload=ONE),
+    Case("timeout", "200us", "900us", "mrc", fate=LONG, workload=ONE),
     Case("timeout_low", "40us", "200us", "roce", SELECTIVE, fate=last_packet_once, workload=ONE),
     Case("adaptive_timeout", True, False, "roce", {"cc": "none", "timeout": "200us"}, fate=LONG, workload=ONE),
     Case("adaptive_timeout", True, False, "mrc", {"timeout": "100us"}, fate=LONG, workload=ONE),
