@@ -32,7 +32,8 @@ class Silent:
 
 
 @functools.cache
-def _folder() -> Path:
+def runs_folder() -> Path:
+    """Where the runs of this session lie; removed at its end."""
     import atexit
 
     folder = Path(tempfile.mkdtemp(prefix="fabriclab-tests-", dir="/var/tmp"))
@@ -43,7 +44,7 @@ def _folder() -> Path:
 def fresh(**experiment: Any) -> Finished:
     """A new run of an experiment; `topology` is a name in topologies/."""
     spec = Experiment.model_validate({**experiment, "topology": str(TOPOLOGIES / f"{experiment['topology']}.yaml")})
-    return run(spec, out=_folder(), argv=["tests"], watch=Silent())
+    return run(spec, out=runs_folder(), argv=["tests"], watch=Silent())
 
 
 @functools.cache
