@@ -30,7 +30,7 @@ from traffic.packet.mrc_headers import pack_meth
 from traffic.packet.opcodes import SPORT_MIN, Opcode
 
 _TDF = 100
-_WINDOW = 96
+_WINDOW = 128
 _HOPS = 4
 _READY_FRAMES = 20_000
 _SCAPY_PACKETS = 400
@@ -87,7 +87,7 @@ def measure(*, transport: str = "roce", mtu: int = 4096, packets: int = 20_000, 
                 "cc_params": {"window_bytes": _WINDOW * mtu},
                 "mtu": mtu,
                 "timeout": "100ms",
-                "reorder_window": "50ms",
+                **({"reorder_window": "50ms"} if transport == "mrc" else {}),
             },
             "time_limit": "1s",
         }
@@ -98,6 +98,7 @@ def measure(*, transport: str = "roce", mtu: int = 4096, packets: int = 20_000, 
     manifest = {"run_id": run_id, "resolved": resolved.to_dict()}
     with Fabric(plan, features) as fabric:
         spec = worker_spec(manifest, plan, fabric.netns)
+        spec.quantum_ns = 250
         worker = Worker(spec, delayed=plan.delay_mode == "netem")
         try:
             result = worker.run(monotonic_start(0.0, 1))
@@ -137,7 +138,8 @@ def _sendmmsg(netns: str, ifname: str, frame: bytes) -> float:
         before = _cpu()
         for _ in range(_READY_FRAMES // socket.batch):
             for _ in range(socket.batch):
-                socket.queue(frame, b"", b"")
+                socket.slot()[: len(frame)] = frame
+                socket.queue(len(frame))
             socket.flush()
         return _READY_FRAMES // socket.batch * socket.batch / (_cpu() - before)
     finally:

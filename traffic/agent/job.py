@@ -6,6 +6,7 @@ import heapq
 from collections import defaultdict
 
 from traffic.agent.ledger import Connects, Ledger
+from traffic.agent.pages import populate
 from traffic.agent.spec import MoveRecord, WorkerSpec
 from traffic.collective.check import averages, count_wrong, initial_vectors
 from traffic.collective.reduce import apply_move
@@ -27,6 +28,8 @@ class Job(Ledger):
         self.rkeys = [Rng(spec.seed, "rkey", rank).below(1 << 32) for rank in range(len(self.buffers))]
         for memory, rkey, buffer in zip(memories, self.rkeys, self.buffers, strict=True):
             memory.register(rkey, _VA, buffer.data)
+        for rank, buffer in enumerate(self.buffers):
+            populate(buffer, ((m.dst_offset, m.dst_offset + m.size) for m in spec.schedule.moves if m.dst == rank))
         self.views = [b.data for b in self.buffers]
         self.moves: dict[int, Move] = {m.id: m for m in spec.schedule.moves}
         self.records = {m.id: MoveRecord(m.id, m.flow, m.step, m.src, m.dst, m.size) for m in spec.schedule.moves}

@@ -24,7 +24,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
 _ETH_P_ALL = 3
 _ETH_P_IP = 0x0800
-_SOL_PACKET = 263
+SOL_PACKET = 263
 _PACKET_STATISTICS = 6
 _PACKET_IGNORE_OUTGOING = 23
 _SO_RCVBUFFORCE = 33
@@ -135,7 +135,10 @@ class PacketSocket:
         self.fd = self.sock.fileno()
         self._tx = _Slots(control=False)
         self._rx = _Slots(control=True)
-        self._pending = 0
+        self._rx_headers = ctypes.byref(self._rx.headers)
+        self.pending = 0
+        self.pending_bytes = 0
+        self._filled = _BATCH
         self.kernel_drops = 0
 
     @staticmethod
@@ -146,7 +149,7 @@ class PacketSocket:
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RCVBUF)
         sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _RCVBUF)
         sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        sock.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+        sock.setsockopt(SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         sock.bind((ifname, protocol))
         sock.setblocking(False)
         sink = None
@@ -156,29 +159,20 @@ class PacketSocket:
             sink.bind(("0.0.0.0", ROCE_PORT))
         return sock, sink
 
-    @property
-    def room(self) -> int:
-        """Frames that can still be queued before `flush`."""
-        return _BATCH - self._pending
+    def slot(self) -> memoryview:
+        """Where the next frame goes; only while `pending` is below `batch`."""
+        return self._tx.frames[self.pending]
 
-    def queue(self, header: bytes, payload: memoryview | bytes, trailer: bytes) -> int:
-        """Lay one frame into the next slot; its length in bytes. Call `flush` when `room` is 0."""
-        i = self._pending
-        frame = self._tx.frames[i]
-        a = len(header)
-        b = a + len(payload)
-        c = b + len(trailer)
-        frame[:a] = header
-        frame[a:b] = payload
-        frame[b:c] = trailer
-        self._tx.iov_words[2 * i + 1] = c
-        self._pending = i + 1
-        return c
+    def queue(self, size: int) -> None:
+        """The frame in `slot` is whole, `size` bytes."""
+        self._tx.iov_words[2 * self.pending + 1] = size
+        self.pending += 1
+        self.pending_bytes += size
 
     def flush(self) -> int:
         """Hand all queued frames to the kernel; how many from the end of the batch its full queue refused (ENOBUFS)."""
-        total, done, refused = self._pending, 0, 0
-        self._pending = 0
+        total, done, refused = self.pending, 0, 0
+        self.pending = self.pending_bytes = 0
         size = ctypes.sizeof(_Mmsghdr)
         while done < total:
             first = ctypes.byref(self._tx.headers, done * size)
@@ -197,12 +191,13 @@ class PacketSocket:
         return refused
 
     def receive(self) -> list[tuple[memoryview, int]]:
-        """Frames that wait, with their arrival on CLOCK_REALTIME in ns; views are good until the next call."""
+        """Frames that wait, with their arrival on CLOCK_REALTIME in ns; views are good until `release`."""
         rx = self._rx
         words = rx.header_words
-        for i in range(5, 8 * _BATCH, 8):
+        for i in range(5, 8 * self._filled, 8):
             words[i] = _CONTROL
-        count = _LIBC.recvmmsg(self.fd, ctypes.byref(rx.headers), _BATCH, _MSG_DONTWAIT, None)
+        count = _LIBC.recvmmsg(self.fd, self._rx_headers, _BATCH, _MSG_DONTWAIT, None)
+        self._filled = max(0, count)
         if count <= 0:
             code = ctypes.get_errno()
             if count == 0 or code in (errno.EAGAIN, errno.EINTR):
@@ -218,14 +213,17 @@ class PacketSocket:
             for i in range(count)
         ]
 
+    def release(self) -> None:
+        """The frames last received are dealt with."""
+
     @property
     def batch(self) -> int:
-        """Frames one call of `receive` can return."""
+        """Frames that fit before a `flush`, and that one `receive` can return (after so many there may be more)."""
         return _BATCH
 
     def read_drops(self) -> int:
         """Frames the socket lost since it was opened (PACKET_STATISTICS; each reading resets the kernel's count)."""
-        raw = self.sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8)
+        raw = self.sock.getsockopt(SOL_PACKET, _PACKET_STATISTICS, 8)
         self.kernel_drops += struct.unpack("II", raw)[1]
         return self.kernel_drops
 

@@ -51,7 +51,9 @@ def _probe(
     header, trailer = template.build(
         Opcode.UD_SEND_ONLY, src, pack_deth(GSI_QKEY, _GSI_QPN), b"", sport=SPORT_MIN + dst, ack_req=False
     )
-    size = sockets[src].queue(header, b"", trailer)
+    size = len(header + trailer)
+    sockets[src].slot()[:size] = header + trailer
+    sockets[src].queue(size)
     sent = clock.now()
     sockets[src].flush()
     records[src].tx_packets += 1
@@ -64,5 +66,7 @@ def _probe(
             records[dst].rx_packets += 1
             records[dst].rx_bytes += len(frame)
             if packet is not None and packet.dest_qpn == _GSI_QPN and packet.psn == src:
+                sockets[dst].release()
                 return src, dst, size, clock.at(stamp) - sent + spec.held_ns(src, dst, size)
+        sockets[dst].release()
     return src, dst, size, -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from traffic.packet.codec import Packet
 from traffic.transport.base import QueuePair, Sink
 
 _LATE_BINS = 64
+_MOST_ARRIVALS = 200_000
 _FIXED = ("time_ns", "flow", "qp", "rate_bps", "window_bytes", "rtt_ns", "trigger")
 
 
@@ -30,7 +32,7 @@ class Recorder:
         self._last: dict[int, tuple[int, str]] = {}
         self._late = [0] * _LATE_BINS
         self._late_max = 0
-        self.gaps: dict[int, list[int]] = {}
+        self.gaps: defaultdict[int, list[int]] = defaultdict(list)
         self._cut: set[int] = set()
         self.cpu_s = self.wall_s = 0.0
         self.waited_ns = 0
@@ -64,18 +66,20 @@ class Recorder:
         if packet.trimmed or 0 < size < self.spec.transport.mtu:
             self._cut.add(rank)
         elif size:
-            times = self.gaps.setdefault(rank, [])
-            if len(times) < 200_000:
+            times = self.gaps[rank]
+            if len(times) < _MOST_ARRIVALS:
                 times.append(-at if rank in self._cut else at)
                 self._cut.discard(rank)
 
     def rate(self, qp: QueuePair, now: int) -> None:
         """Note rate and window of a sender, at most once a period unless the reason changed."""
+        if qp.flow < 0:
+            return
         cc = qp.cc
         last = self._last.get(qp.qpn)
         if last is not None and now - last[0] < self.spec.rate_sample_ns and cc.trigger == last[1]:
             return
-        if qp.flow < 0 or (qp.idle and last is None):
+        if qp.idle and last is None:
             return
         self._last[qp.qpn] = (now, cc.trigger)
         self.rows.append(

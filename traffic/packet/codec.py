@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from traffic.packet.opcodes import ext_bytes
-from traffic.packet.parse import Packet, parse
+from traffic.packet.parse import Packet, Parser, parse
 from traffic.packet.template import Address, FlowTemplate, compile_template
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Address",
     "FlowTemplate",
     "Packet",
+    "Parser",
     "compile_template",
     "frame_bytes",
     "header_bytes",

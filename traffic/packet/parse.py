@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from traffic.packet.dscp import TRIMMED, TRIMMED_LAST_HOP
@@ -10,12 +11,15 @@ from traffic.packet.headers import Buffer
 from traffic.packet.icrc import CRC_AFTER_LRH, CRC_RESIDUE, crc32
 from traffic.packet.opcodes import EXT_LEN, EXT_LEN_TS, ROCE_PORT
 
-_FRAME_V4 = struct.Struct(">12xHBBHHHBB2xIIHHHHBBHII")
+_ETHERTYPE_IPV4 = struct.Struct(">HBBHHHBBHII")
+_UDP_BTH = struct.Struct(">HHHHBBHII")
 _FRAME_V6 = struct.Struct(">12xHIHBB16s16sHHHHBBHII")
-_MASK_V4 = int(f"00ff000000000000ff00ffff{0:016x}000000000000ffff00000000ff{0:014x}", 16)
 _MASK_V6 = int(f"0fffffff000000ff{0:064x}000000000000ffff00000000ff{0:014x}", 16)
 _TRIMMED = frozenset((TRIMMED, TRIMMED_LAST_HOP))
 _EMPTY = memoryview(b"")
+_UDP_V4 = 34
+_BTH_END_V4 = 54
+_HEADERS_KEPT = 1 << 14
 
 
 class Packet(NamedTuple):
@@ -50,57 +54,98 @@ class Packet(NamedTuple):
 _new = tuple.__new__
 
 
-def parse(frame: Buffer) -> Packet | None:
-    """The packet in an Ethernet frame as AF_PACKET gives it; None if it is not RoCE v2 or not whole. Never raises.
+@dataclass(slots=True)
+class _Ipv4:
+    """What an IPv4 header says; the CRC up to its end, and the one over the rest of a whole packet as it came."""
 
-    Lengths in the headers must agree, the IPv4 header must be 20 bytes and no fragment; Ethernet padding is ignored.
-    The ICRC is computed over every byte received. Headers longer than what is left (a flipped opcode) give None too.
-    """
-    view = memoryview(frame)
-    size = len(view)
-    if size < 54:
-        return None
-    # fmt: off
-    (kind, version, tos, total, _, fragment, ttl, protocol, src, dst,
-     sport, dport, udp_length, _, opcode, byte1, pkey, qpn, psn) = _FRAME_V4.unpack_from(view)
-    # fmt: on
-    if kind != 0x0800:
-        return _parse_v6(view, size) if kind == 0x86DD else None
-    end = total + 14
-    if (
-        version != 0x45
-        or protocol != 17
-        or dport != ROCE_PORT
-        or udp_length != total - 20
-        or end > size
-        or fragment & 0x3FFF
-    ):
-        return None
-    start = 54 + (EXT_LEN_TS if psn & 0x10000000 else EXT_LEN)[opcode]
-    if start < 54:
-        start = 54
-    if tos >> 2 in _TRIMMED:
-        if start > end:
+    src: int
+    dst: int
+    dscp: int
+    ecn: int
+    ttl: int
+    end: int
+    crc: int
+    want: int
+    trimmed: bool
+
+
+class Parser:
+    """Reads frames; remembers the IPv4 headers it has seen, of which a flow has few."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, _Ipv4] = {}
+
+    def parse(self, frame: Buffer) -> Packet | None:
+        """The packet in an Ethernet frame as AF_PACKET gives it; None if it is not RoCE v2 or not whole. Never raises.
+
+        Lengths in the headers must agree, the IPv4 header must be 20 bytes and no fragment; Ethernet padding is ignored.
+        The ICRC is computed over every byte received. Headers longer than what is left (a flipped opcode) give None too.
+        """
+        view = memoryview(frame)
+        size = len(view)
+        if size < _BTH_END_V4:
             return None
-        pad, payload, ok, trimmed = 0, _EMPTY, False, True
-    else:
-        pad = byte1 >> 4 & 3
-        tail = end - 4 - pad
-        if start > tail:
+        ip = self._known.get(bytes(view[12:_UDP_V4])) or self._ipv4(view)
+        if ip is None:
+            return _parse_v6(view, size)
+        sport, dport, length, checksum, opcode, byte1, pkey, qpn, psn = _UDP_BTH.unpack_from(view, _UDP_V4)
+        end = ip.end
+        if dport != ROCE_PORT or length != end - _UDP_V4 or end > size:
             return None
-        masked = (int.from_bytes(view[14:54]) | _MASK_V4).to_bytes(40)
-        ok = crc32(view[54:end], crc32(masked, CRC_AFTER_LRH)) == CRC_RESIDUE
-        payload, trimmed = view[start:tail], False
-    # fmt: off
-    return _new(Packet, (
-        src, dst, sport, tos >> 2, tos & 3, ttl, opcode, byte1 > 127, pad, pkey, qpn & 0xFFFFFF, qpn & 0x40000000 != 0,
-        psn > 0x7FFFFFFF, psn >> 24 & 127, psn & 0xFFFFFF, view[54:start], payload, ok, trimmed,
-    ))
-    # fmt: on
+        start = _BTH_END_V4 + (EXT_LEN_TS if psn & 0x10000000 else EXT_LEN)[opcode]
+        if start < _BTH_END_V4:
+            start = _BTH_END_V4
+        pad, payload, ok = 0, _EMPTY, False
+        if ip.trimmed:
+            if start > end:
+                return None
+        else:
+            pad = byte1 >> 4 & 3
+            tail = end - 4 - pad
+            if start > tail:
+                return None
+            payload = view[start:tail]
+            if checksum or qpn > 0xFFFFFF:
+                masked = bytearray(view[_UDP_V4:_BTH_END_V4])
+                masked[6] = masked[7] = masked[12] = 0xFF
+                ok = crc32(view[_BTH_END_V4:end], crc32(masked, ip.crc)) == CRC_RESIDUE
+            else:
+                ok = crc32(view[_UDP_V4:end], ip.crc) == ip.want
+        # fmt: off
+        return _new(Packet, (
+            ip.src, ip.dst, sport, ip.dscp, ip.ecn, ip.ttl, opcode, byte1 > 127, pad, pkey, qpn & 0xFFFFFF,
+            qpn & 0x40000000 != 0, psn > 0x7FFFFFFF, psn >> 24 & 127, psn & 0xFFFFFF, view[_BTH_END_V4:start], payload, ok,
+            ip.trimmed,
+        ))
+        # fmt: on
+
+    def _ipv4(self, view: memoryview) -> _Ipv4 | None:
+        kind, version, tos, total, _, fragment, ttl, protocol, _, src, dst = _ETHERTYPE_IPV4.unpack_from(view, 12)
+        if kind != 0x0800 or version != 0x45 or protocol != 17 or fragment & 0x3FFF or total < 40:
+            return None
+        masked = bytearray(view[14:_UDP_V4])
+        masked[1] = masked[8] = masked[10] = masked[11] = 0xFF
+        crc = crc32(masked, CRC_AFTER_LRH)
+        # A CRC is affine: taking the UDP checksum and the BTH's byte 4 as ones instead of zeros changes it by a constant.
+        rest = bytearray(total - 20)
+        want = CRC_RESIDUE ^ crc32(rest, crc)
+        rest[6] = rest[7] = rest[12] = 0xFF
+        want ^= crc32(rest, crc)
+        if len(self._known) >= _HEADERS_KEPT:
+            self._known.clear()
+        found = self._known[bytes(view[12:_UDP_V4])] = _Ipv4(
+            src, dst, tos >> 2, tos & 3, ttl, total + 14, crc, want, tos >> 2 in _TRIMMED
+        )
+        return found
+
+
+def parse(frame: Buffer) -> Packet | None:
+    """`Parser.parse` for a single frame."""
+    return Parser().parse(frame)
 
 
 def _parse_v6(view: memoryview, size: int) -> Packet | None:
-    if size < 74:
+    if size < 74 or bytes(view[12:14]) != b"\x86\xdd":
         return None
     # fmt: off
     (_, word, length, protocol, ttl, src, dst,

@@ -14,36 +14,40 @@ from traffic.packet.parse import parse
 
 Address = str | int | ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_UDP_BTH = struct.Struct(">HHHHBBHII")
-_PADS = (b"", b"\x00", b"\x00\x00", b"\x00\x00\x00")
+_UDP_BTH = ">HHHHBBHII"
+_UDP_BTH_BYTES = struct.calcsize(_UDP_BTH)
+_ICRC_BYTES = 4
+_ETHERNET_BYTES = 14
 _SIZES_KEPT = 4096
 _TEMPLATE = "flow template"
 
 
-class _Sizes(dict[int, tuple[bytes, int]]):
-    """By bytes between BTH and ICRC: the Ethernet and IP headers, and the CRC after the masked IP header."""
+class _Sizes(dict[int, tuple[bytes, int, int]]):
+    """By bytes between BTH and ICRC: the Ethernet and IP headers, and what turns the CRC of the packet into its ICRC."""
 
     def __init__(self, template: FlowTemplate, tos: int) -> None:
         super().__init__()
         self._template = template
         self._tos = tos
 
-    def __missing__(self, body: int) -> tuple[bytes, int]:
+    def __missing__(self, body: int) -> tuple[bytes, int, int]:
         if len(self) >= _SIZES_KEPT:
             self.clear()
-        entry = self[body] = self._template._ip_part(body, self._tos)
+        prefix = self._template._ip_part(body, self._tos)
+        fix, fix_becn = (self._template._fix(prefix, body, becn) for becn in (False, True))
+        entry = self[body] = (prefix, fix, fix_becn)
         return entry
 
 
 class FlowTemplate:
-    """Frames of one direction between two queue pairs: everything constant is kept, `build` fills in the rest.
+    """Frames of one direction between two queue pairs: everything constant is kept, `write` and `build` fill in the rest.
 
     `tos` is the default of `build`. IP version 4 or 6 is that of the addresses; an integer below 2^32 is IPv4. The IPv4
     identification stays `ip_id` on every packet (it is under the ICRC, so nobody may rewrite it: keep DF set).
     Raises TrafficError for a value that does not fit its field.
     """
 
-    __slots__ = ("_by_tos", "_byte1", "_byte4", "_eth_ip", "_pkey", "_qpn", "_sizes", "_v6")
+    __slots__ = ("_bth", "_by_tos", "_byte1", "_byte4", "_eth_ip", "_head", "_pkey", "_qpn", "_tos", "_v6")
 
     def __init__(
         self,
@@ -83,8 +87,10 @@ class FlowTemplate:
         self._qpn = dest_qpn
         self._byte1 = migreq << 6
         self._byte4 = fecn << 7
-        self._sizes = _Sizes(self, tos)
-        self._by_tos: dict[int, _Sizes] = {tos: self._sizes}
+        self._tos = tos
+        self._by_tos: dict[int, _Sizes] = {}
+        self._bth = len(self._eth_ip) + _UDP_BTH_BYTES
+        self._head = struct.Struct(f">{len(self._eth_ip)}s{_UDP_BTH[1:]}")
 
     def build(
         self,
@@ -107,27 +113,57 @@ class FlowTemplate:
         the low seven bits of BTH byte 8; `flow_label` counts for IPv6 only. Raises TrafficError if `ext` is not as long
         as `opcode` wants it.
         """
+        frame = memoryview(bytearray(self._bth + len(ext) + len(payload) + 3 + _ICRC_BYTES))
+        tos = self._tos if tos is None else tos
+        size = self.write(frame, opcode, psn, ext, payload, sport, ack_req, tos, becn, flags8, solicited)
+        if flow_label is not None and self._v6:
+            # Under the ICRC's mask: nothing else depends on it.
+            word = int.from_bytes(frame[14:18]) & 0xFFF00000 | flow_label & 0xFFFFF
+            frame[14:18] = word.to_bytes(4)
+        start = self._bth + len(ext)
+        return bytes(frame[:start]), bytes(frame[start + len(payload) : size])
+
+    def write(
+        self,
+        frame: memoryview,
+        opcode: int,
+        psn: int,
+        ext: bytes,
+        payload: Buffer,
+        sport: int,
+        ack_req: bool,
+        tos: int,
+        becn: bool = False,
+        flags8: int = 0,
+        solicited: bool = False,
+    ) -> int:
+        """Lay one packet out in `frame`, which is long enough; its length. Fields and errors as in `build`.
+
+        The ICRC is that of one run over the packet as it is. A CRC is affine: two packets of one length whose difference is
+        fixed (here the fields that the ICRC takes as ones) have CRCs whose difference is fixed too.
+        """
         if len(ext) != (EXT_LEN_TS if flags8 & FLAG_TS else EXT_LEN)[opcode]:
             raise _wrong_ext(opcode, len(ext))
         size = len(payload)
         pad = -size & 3
         body = len(ext) + size + pad
-        prefix, crc = (self._sizes if tos is None else self._tos_sizes(tos))[body]
-        if flow_label is not None and self._v6:
-            word = int.from_bytes(prefix[14:18]) & 0xFFF00000 | flow_label & 0xFFFFF
-            prefix = prefix[:14] + word.to_bytes(4) + prefix[18:]
+        prefix, fix, fix_becn = (self._by_tos.get(tos) or self._tos_sizes(tos))[body]
         byte1 = self._byte1 | pad << 4 | solicited << 7
+        qpn = (self._byte4 | becn << 6) << 24 | self._qpn
         last = (ack_req << 7 | flags8) << 24 | psn & 0xFFFFFF
-        pkey = self._pkey
-        qpn = self._qpn
-        masked = _UDP_BTH.pack(sport, ROCE_PORT, body + 24, 0xFFFF, opcode, byte1, pkey, 0xFF000000 | qpn, last)
-        qpn |= (self._byte4 | becn << 6) << 24
-        real = _UDP_BTH.pack(sport, ROCE_PORT, body + 24, 0, opcode, byte1, pkey, qpn, last)
-        crc = crc32(payload, crc32(masked + ext, crc))
+        self._head.pack_into(frame, 0, prefix, sport, ROCE_PORT, body + 24, 0, opcode, byte1, self._pkey, qpn, last)
+        start = self._bth
+        if ext:
+            frame[start : start + len(ext)] = ext
+            start += len(ext)
+        end = start + size
+        frame[start:end] = payload
         if pad:
-            pads = _PADS[pad]
-            return prefix + real + ext, pads + crc32(pads, crc).to_bytes(4, "little")
-        return prefix + real + ext, crc.to_bytes(4, "little")
+            frame[end : end + pad] = bytes(pad)
+            end += pad
+        crc = crc32(frame[_ETHERNET_BYTES:end], CRC_AFTER_LRH) ^ (fix_becn if becn else fix)
+        frame[end : end + _ICRC_BYTES] = crc.to_bytes(_ICRC_BYTES, "little")
+        return end + _ICRC_BYTES
 
     def _tos_sizes(self, tos: int) -> _Sizes:
         sizes = self._by_tos.get(tos)
@@ -137,7 +173,7 @@ class FlowTemplate:
             sizes = self._by_tos[tos] = _Sizes(self, tos)
         return sizes
 
-    def _ip_part(self, body: int, tos: int) -> tuple[bytes, int]:
+    def _ip_part(self, body: int, tos: int) -> bytes:
         total = body + 24
         head = bytearray(self._eth_ip)
         if total + (0 if self._v6 else 20) > 0xFFFF:
@@ -148,16 +184,26 @@ class FlowTemplate:
             struct.pack_into(">H", head, 18, total)
             head[14] |= tos >> 4
             head[15] |= tos << 4 & 0xF0
-            masked = bytearray(head[14:])
-            masked[:4] = b"\x6f\xff\xff\xff"
-            masked[7] = 0xFF
         else:
             struct.pack_into(">H", head, 16, total + 20)
             head[15] = tos
             struct.pack_into(">H", head, 24, _ipv4_checksum(head[14:]))
-            masked = bytearray(head[14:])
+        return bytes(head)
+
+    def _fix(self, prefix: bytes, body: int, becn: bool) -> int:
+        """CRC of a packet with its masked fields as ones, exclusive-or the CRC of the same packet as sent."""
+        rest = struct.pack(_UDP_BTH, 0, 0, 0, 0, 0, 0, 0, (self._byte4 | becn << 6) << 24, 0) + bytes(body)
+        sent = bytearray(prefix[_ETHERNET_BYTES:] + rest)
+        masked = bytearray(sent)
+        if self._v6:
+            masked[0] |= 0x0F
+            masked[1:4] = b"\xff\xff\xff"
+            masked[7] = 0xFF
+        else:
             masked[1] = masked[8] = masked[10] = masked[11] = 0xFF
-        return bytes(head), crc32(masked, CRC_AFTER_LRH)
+        udp = len(prefix) - _ETHERNET_BYTES
+        masked[udp + 6] = masked[udp + 7] = masked[udp + 12] = 0xFF
+        return crc32(masked, CRC_AFTER_LRH) ^ crc32(sent, CRC_AFTER_LRH)
 
 
 def compile_template(pkt: SupportsBytes) -> FlowTemplate:
