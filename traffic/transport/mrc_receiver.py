@@ -148,7 +148,8 @@ class MrcReceiver:
                 )
             )
         self.unacked += 1
-        if done or p.ack_req or p.ecn == 3 or self.unacked >= self.opt.ack_every or p.opcode in _LAST:
+        at_once = done or p.ack_req or p.ecn == 3 or p.opcode in _LAST or p.flags8 & FLAG_RTX
+        if at_once or self.unacked >= self.opt.ack_every:
             self._sack(seq, p)
 
     def _report(self, p: Packet, length: int, now: int) -> None:

@@ -255,7 +255,7 @@ class Net:
         self.by_port[port.name] += 1
         backlog = max(0.0, self.busy[port.name] - now) / per_byte
         if backlog + size > port.limit_bytes:
-            if not port.trim:
+            if not port.trim or not packet.payload:
                 self.dropped += 1
                 return
             self.trimmed[port.name] += 1
