@@ -41,6 +41,9 @@ PACKAGES_test='
 tshark           tshark        tests: another program reads our packets
 chromium         chromium      tests: a browser opens the report page
 chromium-driver  chromedriver  tests: driving that browser
+iperf3           iperf3        tests: a program of others on a fabric
+openmpi-bin      mpirun        tests: an MPI program on a fabric
+libopenmpi-dev   mpicc         tests: compiling that program
 '
 
 say() { printf '%s\n' "$*" >&2; }
