@@ -49,7 +49,7 @@ class NotSupported(RuntimeError):
     """A call that this backend does not have."""
 
 
-class FabricWork(dist._Work):  # type: ignore[misc]
+class FabricWork(dist._Work):
     """A call under way; `wait` raises what went wrong."""
 
     def __init__(self, future: Future[Any]) -> None:
@@ -88,7 +88,7 @@ class FabricWork(dist._Work):  # type: ignore[misc]
         return self._future.wait()
 
 
-class FabricGroup(dist.ProcessGroup):  # type: ignore[misc]
+class FabricGroup(dist.ProcessGroup):
     """`members` are the program's ranks in the group's order; this process is `members[place]`."""
 
     def __init__(self, link: AgentLink, name: str, members: Sequence[int], place: int) -> None:
