@@ -157,7 +157,8 @@ def _channel(run_dir: Path, order: Mapping[str, object]) -> Iterator[tuple[Path,
         yield path, len(data), number
     finally:
         os.close(number)
-        with contextlib.suppress(FileNotFoundError):
+        # The guest has removed it; it is there only when the guest did not get that far, or the folder is out of reach.
+        with contextlib.suppress(FileNotFoundError, PermissionError):
             path.unlink()
 
 

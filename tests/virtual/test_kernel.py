@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -204,11 +205,12 @@ print((time.monotonic_ns() - begun) / 1000)
 
 def test_boot_is_quick(tmp_path: Path) -> None:
     def once() -> float:
-        begun = time.monotonic()
+        before = os.times()
         assert guest(tmp_path, "/bin/true")[0] == 0
-        return time.monotonic() - begun
+        after = os.times()
+        return sum(after[:4]) - sum(before[:4])
 
-    # 0.3 s on an idle machine; the best of three, as other work may take the core
+    # 0.3 s on an idle machine; processor time, as other work may take the core; best of three
     assert min(once() for _ in range(3)) < 1.5
 
 
@@ -219,8 +221,8 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_guest_that_hangs_is_ended_with_its_last_line(tmp_path: Path) -> None:
-    with pytest.raises(RunFailed, match=r"did not finish within 2 s .*last line it printed: 'waiting for Godot'"):
-        guest(tmp_path, "/bin/sh", "-c", "echo waiting for Godot; while :; do :; done", limit_s=2)
+    with pytest.raises(RunFailed, match=r"did not finish within 8 s .*last line it printed: 'waiting for Godot'"):
+        guest(tmp_path, "/bin/sh", "-c", "echo waiting for Godot; while :; do :; done", limit_s=8)
     assert remains(tmp_path) == []
 
 
@@ -313,16 +315,18 @@ def test_an_ordinary_user_gets_the_same(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from emulator.clock.virtual import run_guest; "
         f"sys.exit(run_guest({program!r}, run_dir=Path(sys.argv[1]), wall_limit_s=60, on_line=print, env={ENV!r}))"
     )
-    place = tmp_path / "run"
-    place.mkdir(mode=0o777)
-    place.chmod(0o777)
-    for outer in (tmp_path, *tmp_path.parents[:3]):
-        outer.chmod(outer.stat().st_mode | 0o011)
     become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    user = subprocess.run(
-        [*become, sys.executable, "-c", script, str(place)],
-        cwd=ROOT, capture_output=True, text=True, check=False, env={"PATH": os.environ["PATH"], "FABRICLAB_KERNEL": str(KERNEL)},
-    )  # fmt: skip
+    # Not under pytest's own folder, whose rights another session resets.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        os.chown(place, 65534, 65534)
+        user = subprocess.run(
+            [*become, sys.executable, "-c", script, place],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": os.environ["PATH"], "FABRICLAB_KERNEL": str(KERNEL)},
+        )
     assert user.returncode == 0, user.stderr
     assert user.stdout.splitlines() == guest(tmp_path, *program)[1]
 
