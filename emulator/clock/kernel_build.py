@@ -64,6 +64,8 @@ def build(*, tarball: Path, source_digest: str, recipe: Recipe, root: Path, jobs
             ready = work / "ready"
             shutil.copy(log_path, ready / "build.log")
             (ready / "info.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
+            for item in (ready, *ready.iterdir()):
+                item.chmod(0o755 if item.is_dir() or item.name == "linux" else 0o644)
             _remove(root / key)
             ready.rename(root / key)
             log_path.unlink()
@@ -80,7 +82,10 @@ def _check_place(root: Path) -> None:
             remedy="set XDG_CACHE_HOME to another folder",
         )
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        for folder in reversed((root, *root.parents)):
+            if not folder.exists():
+                folder.mkdir()
+                folder.chmod(0o755)
         free = shutil.disk_usage(root).free
     except OSError as error:
         raise UsageError(

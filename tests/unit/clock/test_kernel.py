@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tarfile
@@ -175,7 +176,12 @@ def test_a_build_puts_a_kernel_in_place_and_is_not_done_twice(tmp_path: Path) ->
     stale = root / f".building-{PLAIN.key('d')}" / "source"
     stale.mkdir(parents=True)
     said: list[tuple[str, int, int]] = []
-    path = built(source, root, said)
+    before = os.umask(0o077)
+    try:
+        path = built(source, root, said)
+    finally:
+        os.umask(before)
+    assert [oct(place.stat().st_mode & 0o777) for place in (path.parent, path)] == ["0o755", "0o755"], "for every user"
     assert subprocess.run([path], check=False).returncode == 0
     info = json.loads((path.parent / "info.json").read_text())
     assert (info["version"], info["recipe"]) == ("6.12.7", PLAIN.digest)
@@ -184,8 +190,8 @@ def test_a_build_puts_a_kernel_in_place_and_is_not_done_twice(tmp_path: Path) ->
     assert [name for name in root.iterdir() if name.name.startswith((".building", "build-"))] == []
     assert {"unpacking", "configuring", "compiling"} <= {stage for stage, _, _ in said}
     assert ("compiling", 2, kernel_build.STEPS[False]) in said
-    before = path.stat().st_mtime_ns
-    assert built(source, root, []) == path and path.stat().st_mtime_ns == before
+    made = path.stat().st_mtime_ns
+    assert built(source, root, []) == path and path.stat().st_mtime_ns == made
 
 
 @needs_compiler
@@ -227,8 +233,6 @@ def test_a_run_without_a_kernel_says_how_to_get_one(tmp_path: Path) -> None:
 
 
 def test_the_core_is_one_of_those_allowed() -> None:
-    import os
-
     assert virtual.quiet_core() in os.sched_getaffinity(0)
 
 
