@@ -120,7 +120,8 @@ def _sections(schema: dict[str, Any], title: str) -> Iterator[str]:
             needed = key in part.get("required", ())
             default = "needed" if needed else _default(field, kind, unit, models)
             example = f"`{EXAMPLES[key]}`" if key in EXAMPLES else example
-            yield f"| `{key}` | {kind} | {unit} | {default} | {_plain(field.get('description', ''))} | {example} |"
+            meaning = field.get("description") or " ".join(schema["$defs"][model]["description"] for model in models)
+            yield f"| `{key}` | {kind} | {unit} | {default} | {_plain(meaning)} | {example} |"
             for model in models:
                 if model not in seen:
                     seen.add(model)

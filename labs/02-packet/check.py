@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from ipaddress import IPv4Address
 from itertools import pairwise
 from pathlib import Path
 
 from scapy.utils import RawPcapReader
 
+from emulator.collect.capture_text import host_names
 from emulator.lab.runs import NoSuchRun
 from emulator.lab.sheet import Sheet
 from emulator.lab.work import Work
@@ -18,7 +21,6 @@ from traffic.packet.parse import Packet, parse
 
 PSN = 4711
 CE = 3
-HOST0, HOST1 = 0x0A000001, 0x0A000002
 WRITES = {Opcode.RC_WRITE_FIRST, Opcode.RC_WRITE_MIDDLE, Opcode.RC_WRITE_LAST, Opcode.RC_WRITE_ONLY}
 
 
@@ -52,12 +54,19 @@ def check(work: Work, sheet: Sheet) -> None:
     def before_payload(opcode: Opcode) -> float:
         return float(next(section.start for section in first(opcode).sections if section.name.lower() == "payload"))
 
+    @cache
+    def address(host: str) -> int:
+        for text, name in host_names(work.run("capture.yaml").path).items():
+            if name == host:
+                return int(IPv4Address(text))
+        raise NoSuchRun(f"{host} is not in the plan of the run (raw/plan.json)")
+
     def data(to_host0: list[Packet]) -> list[Packet]:
-        return [p for p in to_host0 if p.opcode in WRITES and p.dst_ip == HOST0]
+        return [p for p in to_host0 if p.opcode in WRITES and p.dst_ip == address("host0")]
 
     def one_pair() -> list[Packet]:
         """The data packets of one queue pair in the order they came."""
-        mine = [p for p in data(packets()) if p.src_ip == HOST1]
+        mine = [p for p in data(packets()) if p.src_ip == address("host1")]
         if len(mine) < 2:
             raise NoSuchRun("the capture has no data packets of host1")
         return mine
@@ -72,7 +81,7 @@ def check(work: Work, sheet: Sheet) -> None:
         return ((b.psn - a.psn) & 0xFFFFFF for a, b in pairwise(mine))
 
     def to_host1(opcode: Opcode) -> float:
-        return float(sum(p.opcode == opcode and p.dst_ip == HOST1 for p in packets()))
+        return float(sum(p.opcode == opcode and p.dst_ip == address("host1") for p in packets()))
 
     def survives(place: int, bits: int) -> bool:
         """Whether the ICRC that belongs to a captured packet stays the same when bits of one byte change."""

@@ -1,0 +1,1 @@
+"""The pages: built, up to date, no word before its meaning."""

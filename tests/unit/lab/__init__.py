@@ -1,0 +1,1 @@
+"""The machinery of the labs, on made-up folders."""
