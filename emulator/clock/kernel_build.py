@@ -84,7 +84,7 @@ def _check_place(root: Path) -> None:
     try:
         for folder in reversed((root, *root.parents)):
             if not folder.exists():
-                folder.mkdir()
+                folder.mkdir(exist_ok=True)
                 folder.chmod(0o755)
         free = shutil.disk_usage(root).free
     except OSError as error:
