@@ -21,7 +21,7 @@ FROM debian:12 AS ready
 WORKDIR /opt/fabriclab
 COPY . .
 RUN scripts/fabriclab --version \
- && rm -rf /var/lib/apt/lists/* /root/.cache/pip
+ && rm -rf /var/lib/apt/lists/* ~/.cache/pip
 
 # The kernel of the virtual clock: its compiler and source stay in this stage.
 FROM ready AS kernel
