@@ -13,7 +13,9 @@ class Rng:
     __slots__ = ("_state",)
 
     def __init__(self, seed: int, *labels: object) -> None:
-        self._state = (seed * 0x9E3779B97F4A7C15 + crc32("/".join(map(str, labels)).encode()) * 0xD1B54A32D192ED03) & _MASK
+        self._state = (
+            seed * 0x9E3779B97F4A7C15 + crc32("/".join(map(str, labels)).encode()) * 0xD1B54A32D192ED03
+        ) & _MASK
         self.next64()
 
     def next64(self) -> int:

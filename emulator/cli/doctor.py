@@ -45,7 +45,9 @@ def _text(found: Diagnosis) -> str:
     lines = [
         f"kernel        {features.kernel} {features.machine}, clock source {features.clocksource or 'unknown'}"
         + (" (guest of the virtual clock)" if features.guest else ""),
-        f"clock         use {found.clock}: {found.why}" if found.clock != "none" else f"clock         none: {found.why}",
+        f"clock         use {found.clock}: {found.why}"
+        if found.clock != "none"
+        else f"clock         none: {found.why}",
         f"  real        {'yes' if found.real else 'no'}",
         f"  virtual     {found.guest_kernel or 'no guest kernel; run `fabriclab kernel build`'}",
         f"marking       {features.marking}: {marking_text(features.marking)}",

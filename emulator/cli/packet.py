@@ -90,7 +90,9 @@ def packet() -> None:
     "--set", "settings", multiple=True, metavar="HEADER.FIELD=VALUE",
     help="Any field: --set RETH.va=0x1000 --set AETH.syndrome=0x60. Repeatable; `packet show OPCODE` lists them.",
 )  # fmt: skip
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write a pcap file instead of hex.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write a pcap file instead of hex."
+)
 def craft(
     opcode: Opcode,
     psn: int,
@@ -152,7 +154,9 @@ def craft(
         _set_field(frame, setting)
     raw = bytes(frame)
     if not SPORT_MIN <= sport <= SPORT_MAX:
-        click.echo(f"note: source port {sport} is outside {SPORT_MIN}-{SPORT_MAX}, where RoCE keeps its entropy", err=True)
+        click.echo(
+            f"note: source port {sport} is outside {SPORT_MIN}-{SPORT_MAX}, where RoCE keeps its entropy", err=True
+        )
     if output is None:
         click.echo(raw.hex())
         return
@@ -172,7 +176,14 @@ def show(opcode: Opcode | None, ip_version: str, timestamp: bool, only_roce: boo
     console = _console()
     if opcode is None:
         rows = [
-            (int(op), name.removeprefix("rc-"), op.name, " ".join(EXTENSIONS[op]) or "-", ext_bytes(op), op.carries_payload)
+            (
+                int(op),
+                name.removeprefix("rc-"),
+                op.name,
+                " ".join(EXTENSIONS[op]) or "-",
+                ext_bytes(op),
+                op.carries_payload,
+            )
             for name, op in _NAMES.items()
         ]
         console.print(opcode_table(rows))
@@ -236,7 +247,9 @@ def _check_addresses(src: str, dst: str, macs: dict[str, str], *, flag: str = ""
         try:
             versions.add(ipaddress.ip_address(text).version)
         except ValueError as error:
-            raise UsageError(f'"{text}" is no IP address', where=flag or place, remedy="as in 10.0.0.1 or fd00::1") from error
+            raise UsageError(
+                f'"{text}" is no IP address', where=flag or place, remedy="as in 10.0.0.1 or fd00::1"
+            ) from error
     if len(versions) > 1:
         raise UsageError(f"{src} and {dst} are of two IP versions", where="--dst", remedy="use IPv4 or IPv6 for both")
     for place, text in macs.items():

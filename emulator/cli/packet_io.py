@@ -54,7 +54,9 @@ def read_frame(source: str, index: int) -> bytes:
         try:
             return _hex_dump_bytes(path.read_text(encoding="ascii"), source)
         except UnicodeDecodeError as error:
-            raise UsageError("neither a capture nor hex text", where=source, remedy="give a pcap or a hex file") from error
+            raise UsageError(
+                "neither a capture nor hex text", where=source, remedy="give a pcap or a hex file"
+            ) from error
     if source.endswith((".pcap", ".pcapng", ".txt", ".hex")) or "/" in source:
         raise UsageError("no such file", where=source, remedy="give hex digits or a file that exists")
     return _hex_dump_bytes(source, "packet decode")

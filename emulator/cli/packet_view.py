@@ -94,7 +94,9 @@ def show_explanation(console: Console, explanation: Explanation) -> None:
     if explanation.icrc_good:
         console.print(f"ICRC: [bold green]good[/] ({explanation.stored})")
     else:
-        console.print(f"ICRC: [bold red]BAD[/]: the packet has {explanation.stored}, it should be {explanation.computed}")
+        console.print(
+            f"ICRC: [bold red]BAD[/]: the packet has {explanation.stored}, it should be {explanation.computed}"
+        )
     console.print("Masked, so any value is fine there:")
     for start, end, name in explanation.masked:
         span = f"byte {start}" if end - start == 1 else f"bytes {start} to {end - 1}"

@@ -59,7 +59,16 @@ def _queues(groups: list[PortGroup]) -> Table:
     table = _table("Queues", ("ports", "rate", "depth"), ("bytes", "full frames", "drains in"))
     alike: dict[tuple[object, ...], list[PortGroup]] = {}
     for group in groups:
-        key = (group.rate_bps, group.limit, group.ecn, group.trim, group.kmin, group.kmax, group.pmax, group.burst_bytes)
+        key = (
+            group.rate_bps,
+            group.limit,
+            group.ecn,
+            group.trim,
+            group.kmin,
+            group.kmax,
+            group.pmax,
+            group.burst_bytes,
+        )
         alike.setdefault(key, []).append(group)
     for members in alike.values():
         group = members[0]

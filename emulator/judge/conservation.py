@@ -105,7 +105,9 @@ def check_conservation(ports: Sequence[PortCount], hosts: Sequence[HostCount]) -
         return Check("F6", "conservation", FAIL, float(sum(n for n, _ in found)), LIMIT, reason)
     by_agents = [h.sent for h in hosts if h.sent is not None]
     dropped, lost = sum(p.dropped for p in ports), sum(p.lost for p in ports)
-    through = f"{sum(p.sent for p in ports)} packets sent by {len(ports)} ports, {dropped} dropped, {lost} lost by the model"
+    through = (
+        f"{sum(p.sent for p in ports)} packets sent by {len(ports)} ports, {dropped} dropped, {lost} lost by the model"
+    )
     if len(by_agents) < len(hosts) or not hosts:
         reason = f"inside the fabric only, for no agent counts at the hosts: {through}"
     else:

@@ -28,7 +28,9 @@ def check_plan(differences: Mapping[str, Sequence[str]] | None) -> Check:
     found = [f"at the {when}: {text}" for when in ("start", "end") for text in differences[when]]
     if found:
         return Check("F1", "plan = reality", FAIL, float(len(found)), limit, some(found))
-    return Check("F1", "plan = reality", PASS, 0.0, limit, "every setting read back as planned, at the start and at the end")
+    return Check(
+        "F1", "plan = reality", PASS, 0.0, limit, "every setting read back as planned, at the start and at the end"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,7 @@ class Probe:
     measured_ns: float
 
 
-def check_propagation(
-    probes: Sequence[Probe] | None, *, clock: str, tdf: int, unmodelled_ns: int = 0
-) -> Check:
+def check_propagation(probes: Sequence[Probe] | None, *, clock: str, tdf: int, unmodelled_ns: int = 0) -> Check:
     """F4: idle probes take what propagation and transmission take; `value` is the worst path's p99 excess, fabric ns.
 
     Where nobody keeps `unmodelled_ns` of propagation that the file asks for, that is a warning.
@@ -92,7 +92,9 @@ def check_source(
     found: list[tuple[Status, float, str]] = []
     if tx_packets is not None and enobufs is not None:
         share = enobufs / max(1, tx_packets + enobufs)
-        found.append((grade(share, 0.01, 0.05), share, f"{enobufs} packets refused by the hosts' own queues ({percent(share)})"))
+        found.append(
+            (grade(share, 0.01, 0.05), share, f"{enobufs} packets refused by the hosts' own queues ({percent(share)})")
+        )
     if late_p99_ns is not None and base_rtt_ns:
         ratio = late_p99_ns / base_rtt_ns
         status = grade(ratio, 1.0, float("inf")) if clock == VIRTUAL else grade(ratio, 0.1, 0.5)
@@ -100,7 +102,14 @@ def check_source(
     if not found:
         return Check("F5", "source kept up", NOT_MODELLED, None, limit, "the loop's lateness was not recorded")
     status = worst(*(f[0] for f in found))
-    return Check("F5", "source kept up", status, next(f[1] for f in found if f[0] is status), limit, "; ".join(f[2] for f in found))
+    return Check(
+        "F5",
+        "source kept up",
+        status,
+        next(f[1] for f in found if f[0] is status),
+        limit,
+        "; ".join(f[2] for f in found),
+    )
 
 
 def check_hidden_drops(drops: Mapping[str, int | None]) -> Check:
@@ -111,7 +120,9 @@ def check_hidden_drops(drops: Mapping[str, int | None]) -> Check:
         return Check("F7", "hidden drops", NOT_MODELLED, None, limit, "no counter of the kernel's own drops was kept")
     bad = [f"{count} in {place}" for place, count in known.items() if count]
     total = float(sum(known.values()))
-    return Check("F7", "hidden drops", FAIL if bad else PASS, total, limit, some(bad) if bad else f"none in {', '.join(known)}")
+    return Check(
+        "F7", "hidden drops", FAIL if bad else PASS, total, limit, some(bad) if bad else f"none in {', '.join(known)}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +191,14 @@ def check_order(*, single_path: bool | None, reordered: int, retransmitted: int,
         return Check("F11", "order", NOT_MODELLED, None, limit, "the transport does not tell what was reordered")
     share = reordered / max(1, packets)
     if not single_path:
-        return Check("F11", "order", PASS, share, limit, f"many paths: {reordered} of {packets} packets came late ({percent(share)})")
+        return Check(
+            "F11",
+            "order",
+            PASS,
+            share,
+            limit,
+            f"many paths: {reordered} of {packets} packets came late ({percent(share)})",
+        )
     unexplained = max(0, reordered - retransmitted)
     text = f"one path per flow: {reordered} packets came late, {retransmitted} were sent again"
     return Check("F11", "order", FAIL if unexplained else PASS, share, limit, text)
@@ -190,7 +208,11 @@ def check_workload(*, wrong: int, checked: int, unfinished: int, transfers: int,
     """F12: every transfer ended and every result is right; `value` counts wrong elements."""
     limit = "0 wrong, all done"
     if problem or unfinished:
-        text = "; ".join(t for t in (f"{unfinished} of {transfers} transfers did not finish" if unfinished else "", problem or "") if t)
+        text = "; ".join(
+            t
+            for t in (f"{unfinished} of {transfers} transfers did not finish" if unfinished else "", problem or "")
+            if t
+        )
         return Check("F12", "workload", FAIL, float(wrong), limit, text)
     if wrong:
         return Check("F12", "workload", FAIL, float(wrong), limit, f"{wrong} of {checked} results are wrong")
@@ -231,7 +253,9 @@ def check_theory(whole: Timing | None, transfers: Sequence[Timing] = ()) -> Chec
     ratio = whole.measured_ns / whole.bound_ns if whole.bound_ns else float("inf")
     fast = [t for t in (whole, *transfers) if t.measured_ns < 0.999 * t.floor_ns - 1]
     if fast:
-        texts = [f"{t.what} took {t.measured_ns:.0f} ns, less than the {t.bound_ns:.0f} ns that are possible" for t in fast]
+        texts = [
+            f"{t.what} took {t.measured_ns:.0f} ns, less than the {t.bound_ns:.0f} ns that are possible" for t in fast
+        ]
         return Check("F14", "theory", FAIL, ratio, limit, some(texts))
     text = f"{whole.what} took {ratio:.4g} times its bound of {whole.bound_ns / 1000:.6g} us"
     if ratio < 1:

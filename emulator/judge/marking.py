@@ -121,7 +121,11 @@ def check_marking(ports: Sequence[PortMarks], ce_seen: int | None) -> Check:
     missing = made - ce_seen
     off = missing - high if missing > high else min(0, missing - low)
     if off:
-        return Check("F10", "ECN", FAIL, float(off), LIMIT, f"{made} marks made, {ce_seen} seen by receivers, {high} {how}")
+        return Check(
+            "F10", "ECN", FAIL, float(off), LIMIT, f"{made} marks made, {ce_seen} seen by receivers, {high} {how}"
+        )
     if made == 0:
         return Check("F10", "ECN", PASS, 0.0, LIMIT, marking_note(ports))
-    return Check("F10", "ECN", PASS, 0.0, LIMIT, f"{made} marks made, {ce_seen} seen by receivers, {missing} dropped later")
+    return Check(
+        "F10", "ECN", PASS, 0.0, LIMIT, f"{made} marks made, {ce_seen} seen by receivers, {missing} dropped later"
+    )

@@ -35,7 +35,14 @@ def check_program(end: ProgramEnd, *, wrong: int, checked: int, problem: str | N
         return Check("F12", "workload", NOT_MODELLED, None, limit, "how the program ended is not known")
     bad = sum(code != 0 for code in end.codes)
     if bad:
-        return Check("F12", "workload", FAIL, float(bad), limit, f"{bad} of {len(end.codes)} processes ended with another exit code")
+        return Check(
+            "F12",
+            "workload",
+            FAIL,
+            float(bad),
+            limit,
+            f"{bad} of {len(end.codes)} processes ended with another exit code",
+        )
     if wrong:
         text = f"{wrong} of {checked} elements that collectives left differ between ranks"
         return Check("F12", "workload", FAIL, float(wrong), limit, text)

@@ -81,7 +81,9 @@ class Theory:
         packet = self._packet(size)
         inner, links = self.wires.between(a, b)
         out, into = _rate(first), _rate(last)
-        narrow = max(self._drain(size, out, len(first)), self._drain(size, inner, links), self._drain(size, into, len(last)))
+        narrow = max(
+            self._drain(size, out, len(first)), self._drain(size, inner, links), self._drain(size, into, len(last))
+        )
         hop = [e.rate_bps for e in (*first, *last)] + ([] if a & b else [self.slowest_inner])
         return narrow + self.latency_ns(src, dst, packet) - packet * 8e9 / min(hop)
 

@@ -73,7 +73,9 @@ class Wires:
         """The first and the last links of a transfer; FabricError where there is no way."""
         if src == dst or not self.first[src] or not self.last[dst]:
             raise FabricError(
-                f"no path from {self.hosts[src]} to {self.hosts[dst]}", where="theory", remedy="bring up a link between them"
+                f"no path from {self.hosts[src]} to {self.hosts[dst]}",
+                where="theory",
+                remedy="bring up a link between them",
             )
         return self.first[src], self.last[dst]
 

@@ -61,7 +61,9 @@ def number() -> int:
     """The system call's number on this machine."""
     machine = platform.machine()
     if machine not in _NUMBER:
-        raise MissingCapability(f"no bpf system call number is known for {machine}", remedy="use x86_64, aarch64 or riscv64")
+        raise MissingCapability(
+            f"no bpf system call number is known for {machine}", remedy="use x86_64, aarch64 or riscv64"
+        )
     return _NUMBER[machine]
 
 
@@ -76,7 +78,10 @@ class Kernel:
     def call(self, command: int, attributes: ctypes.Structure) -> int:
         """One bpf(2) call; the result, or minus errno."""
         done: int = self._syscall(
-            ctypes.c_long(self._number), ctypes.c_int(command), ctypes.byref(attributes), ctypes.c_uint(ctypes.sizeof(attributes))
+            ctypes.c_long(self._number),
+            ctypes.c_int(command),
+            ctypes.byref(attributes),
+            ctypes.c_uint(ctypes.sizeof(attributes)),
         )
         return done if done >= 0 else -ctypes.get_errno()
 
@@ -84,7 +89,9 @@ class Kernel:
         """The same; raises `FabricError` on an error."""
         done = self.call(command, attributes)
         if done < 0:
-            raise FabricError(f"bpf: {os.strerror(-done)}", where=what, remedy="run as root; `fabriclab doctor` tells what is missing")
+            raise FabricError(
+                f"bpf: {os.strerror(-done)}", where=what, remedy="run as root; `fabriclab doctor` tells what is missing"
+            )
         return done
 
     def test_run(self, prog_fd: int, frame: bytes) -> int:
@@ -104,7 +111,9 @@ class Kernel:
 class ArrayMap:
     """An array map of one structure: all entries in one call, single entries written whole."""
 
-    def __init__(self, kernel: Kernel, fd: int, dtype: np.dtype[np.void], entries: int, *, locked: bool = False) -> None:
+    def __init__(
+        self, kernel: Kernel, fd: int, dtype: np.dtype[np.void], entries: int, *, locked: bool = False
+    ) -> None:
         self._kernel, self.fd, self.entries, self._dtype = kernel, fd, entries, dtype
         self._keys = np.zeros(entries, "u4")
         self._values = np.zeros(entries, dtype)

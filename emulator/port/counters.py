@@ -150,7 +150,9 @@ def learn(chunks: list[bytes], members: dict[int, int]) -> Layout:
                     basic, queue = _find_stats(chunk, at + tc.MSG.size, offset + size)
                     checks += [(base + at + 4) // 4, (base + at + 8) // 4]
                     wanted += [ifindex, handle]
-                    words.append([(base + at_) // 4 for at_ in (basic + 8, queue, queue + 4, queue + 8, basic, basic + 4)])
+                    words.append(
+                        [(base + at_) // 4 for at_ in (basic + 8, queue, queue + 4, queue + 8, basic, basic + 4)]
+                    )
                     ports.append((members[ifindex], CLASS_OF[handle]))
             offset += (size + 3) & ~3
         base += (len(chunk) + 3) & ~3

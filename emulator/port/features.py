@@ -78,7 +78,9 @@ def probe(*, log: Callable[[str], None] | None = None) -> Features:
         if worker.problem is not None:
             raise worker.problem
     else:
-        unknown.append("namespaces, qdiscs, ifb, clsact, cls_bpf, kfunc: probing them needs CAP_SYS_ADMIN and CAP_NET_ADMIN (root)")
+        unknown.append(
+            "namespaces, qdiscs, ifb, clsact, cls_bpf, kfunc: probing them needs CAP_SYS_ADMIN and CAP_NET_ADMIN (root)"
+        )
     btf = Path("/sys/kernel/btf/vmlinux").exists()
     kfunc, virtual = _bpf(btf, kernel.get("cls_bpf"), reasons, log)
     qdiscs = {kind: kernel.get(kind) for kind in ("htb", "bfifo", "red", "netem", "tbf", "fq", "prio")}

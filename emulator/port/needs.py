@@ -78,9 +78,15 @@ def diagnose(features: Features, guest_kernel: Path | None, *, program_ready: bo
     needs = _needs(features, program_ready)
     real = all(need.there for need in needs if need.severity == "blocks")
     if guest_kernel is not None:
-        clock, why = "virtual", "a guest kernel is there: results are exact, repeat to the bit and do not depend on this machine"
+        clock, why = (
+            "virtual",
+            "a guest kernel is there: results are exact, repeat to the bit and do not depend on this machine",
+        )
     elif real:
-        clock, why = "real", "no guest kernel yet; `fabriclab kernel build` makes one, for exact results at any link speed"
+        clock, why = (
+            "real",
+            "no guest kernel yet; `fabriclab kernel build` makes one, for exact results at any link speed",
+        )
     else:
         clock = "none"
         why = "the real clock lacks something below and there is no guest kernel: run `fabriclab kernel build`, or become root"
@@ -97,14 +103,56 @@ def _needs(features: Features, program_ready: bool) -> tuple[Need, ...]:
             "run with sudo, or use --clock virtual",
             "blocks",
         ),
-        _kernel(features, "namespaces", features.namespaces, "every node", _KERNEL.format("CONFIG_NET_NS, CONFIG_VETH"), "blocks"),
+        _kernel(
+            features,
+            "namespaces",
+            features.namespaces,
+            "every node",
+            _KERNEL.format("CONFIG_NET_NS, CONFIG_VETH"),
+            "blocks",
+        ),
         _kernel(features, "htb", features.qdiscs["htb"], "the rate of every port", _MODULES, "blocks"),
         _kernel(features, "bfifo", features.qdiscs["bfifo"], "the limit of every queue", _MODULES, "blocks"),
-        _kernel(features, "clsact", features.clsact, "the BPF program, keeping RoCE from the kernel's own UDP code", _MODULES, "blocks"),
-        _kernel(features, "cls_bpf", features.cls_bpf, "marking on a ramp, trimming, random loss, exact counters", _MODULES, "limits"),
-        _kernel(features, "kfunc", features.kfunc, "marking on the queue itself", _KERNEL.format("BTF, Linux 6.2 or later"), "limits"),
-        _kernel(features, "netem", features.qdiscs["netem"], "delay in the kernel (else the agents hold packets)", _MODULES, "limits"),
-        _kernel(features, "ifb", features.ifb, "delay in the kernel", _MODULES, "limits" if features.qdiscs["netem"] else "info"),
+        _kernel(
+            features,
+            "clsact",
+            features.clsact,
+            "the BPF program, keeping RoCE from the kernel's own UDP code",
+            _MODULES,
+            "blocks",
+        ),
+        _kernel(
+            features,
+            "cls_bpf",
+            features.cls_bpf,
+            "marking on a ramp, trimming, random loss, exact counters",
+            _MODULES,
+            "limits",
+        ),
+        _kernel(
+            features,
+            "kfunc",
+            features.kfunc,
+            "marking on the queue itself",
+            _KERNEL.format("BTF, Linux 6.2 or later"),
+            "limits",
+        ),
+        _kernel(
+            features,
+            "netem",
+            features.qdiscs["netem"],
+            "delay in the kernel (else the agents hold packets)",
+            _MODULES,
+            "limits",
+        ),
+        _kernel(
+            features,
+            "ifb",
+            features.ifb,
+            "delay in the kernel",
+            _MODULES,
+            "limits" if features.qdiscs["netem"] else "info",
+        ),
         _kernel(
             features,
             "fib_multipath_hash_seed",

@@ -108,7 +108,9 @@ class NetlinkError(FabricError):
         super().__init__(
             f"the kernel refused: {os.strerror(code)}{said}",
             where=where,
-            remedy="`fabriclab doctor` lists what this kernel lacks" if code in (errno.EOPNOTSUPP, errno.ENOENT) else "",
+            remedy="`fabriclab doctor` lists what this kernel lacks"
+            if code in (errno.EOPNOTSUPP, errno.ENOENT)
+            else "",
         )
         self.code = code
 
@@ -192,7 +194,9 @@ class Netlink:
             if whole:
                 return out
         raise FabricError(
-            "the kernel's answer kept changing while it was read", where=f"dump {kind}", remedy="try again on an idle machine"
+            "the kernel's answer kept changing while it was read",
+            where=f"dump {kind}",
+            remedy="try again on an idle machine",
         )
 
     def dump_raw(self, request: bytearray) -> list[bytes] | None:

@@ -75,7 +75,9 @@ def ensure_object(variant: str, *, cache: Path | None = None, log: Callable[[str
 def _compile(variant: str, out: Path, log: Callable[[str], None] | None) -> None:
     clang = shutil.which("clang")
     if clang is None:
-        raise MissingCapability("the BPF program cannot be compiled: clang is not installed", where=SOURCE.name, remedy=_REMEDY)
+        raise MissingCapability(
+            "the BPF program cannot be compiled: clang is not installed", where=SOURCE.name, remedy=_REMEDY
+        )
     argv = [clang, *_FLAGS, *VARIANTS[variant]]
     multiarch = sysconfig.get_config_var("MULTIARCH")
     if multiarch:

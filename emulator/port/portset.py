@@ -45,22 +45,34 @@ class PortSet:
     def _check(self) -> None:
         """Refuses what this kernel cannot do, before anything is built."""
         bpf = self.marking in ("bpf", "virtual-queue")
-        lacks = "; ".join(f"{key}: {text}" for key, text in self.features.reasons.items() if key in ("kfunc", "bpf", "red"))
+        lacks = "; ".join(
+            f"{key}: {text}" for key, text in self.features.reasons.items() if key in ("kfunc", "bpf", "red")
+        )
         remedy = "use a kernel with BTF and BPF, or --clock virtual" + (f" ({lacks})" if lacks else "")
         if self.marking == "unknown":
-            raise MissingCapability("; ".join(self.features.unknown), where="ports", remedy="run as root, or use --clock virtual")
+            raise MissingCapability(
+                "; ".join(self.features.unknown), where="ports", remedy="run as root, or use --clock virtual"
+            )
         for port in self.plan.ports:
             for wanted, can, what in (
                 (port.mark, self.marking != "none", "ECN marking"),
                 (port.trim, bpf, "packet trimming"),
                 (port.loss > 0, bpf, "random loss"),
-                (port.mark and port.kmax_bytes > port.kmin_bytes, self.marking != "red", "a marking ramp (kmin below kmax)"),
+                (
+                    port.mark and port.kmax_bytes > port.kmin_bytes,
+                    self.marking != "red",
+                    "a marking ramp (kmin below kmax)",
+                ),
             ):
                 if wanted and not can:
-                    raise MissingCapability(f"{what} is not possible with marking by {self.marking}", where=port.name, remedy=remedy)
+                    raise MissingCapability(
+                        f"{what} is not possible with marking by {self.marking}", where=port.name, remedy=remedy
+                    )
         if self.netem and self.features.delay != "netem":
             reason = self.features.reasons.get("netem", "no IFB or no redirect")
-            raise MissingCapability(f"delay by netem is not possible: {reason}", where="delay_mode", remedy="use delay mode agent")
+            raise MissingCapability(
+                f"delay by netem is not possible: {reason}", where="delay_mode", remedy="use delay mode agent"
+            )
 
     def attach(self, netns_of: Callable[[str], Path]) -> None:
         """Makes every port's queues, filters and delay. The interfaces must be there; `netns_of` gives a node's namespace."""
@@ -84,7 +96,9 @@ class PortSet:
 
         def index_of(ifname: str, *, hook: bool) -> int:
             if ifname not in links:
-                raise FabricError(f"there is no interface {ifname}", where=node, remedy="build the links before the ports")
+                raise FabricError(
+                    f"there is no interface {ifname}", where=node, remedy="build the links before the ports"
+                )
             if hook and links[ifname] not in hooked:
                 requests.append(tc.clsact(links[ifname]))
                 hooked.add(links[ifname])
@@ -100,7 +114,9 @@ class PortSet:
                 continue
             requests.append(tc.bpf_filter(index, tc.EGRESS, self.program.fd["port_egress"], "port", port.number + 1))
             if node in self._hosts and not self.netem:
-                requests.append(tc.bpf_filter(index, tc.INGRESS, self.program.fd["drop_roce"], "drop", readback.DROP_CLASSID))
+                requests.append(
+                    tc.bpf_filter(index, tc.INGRESS, self.program.fd["drop_roce"], "drop", readback.DROP_CLASSID)
+                )
         for port in incoming:
             target = links[delay.ifb_name(port)]
             requests.append(delay.netem_request(target, port, self.plan.seed, seeded=bool(self.features.netem_seed)))
@@ -117,7 +133,11 @@ class PortSet:
         """Changes settings of a live port (those of `config.LIVE`); counters and generators go on. Read-back expects the new ones."""
         port = next((p for p in self.plan.ports if p.name == name), None)
         if port is None or self.program is None:
-            raise FabricError("a live change needs a port of the plan and the BPF program", where=name, remedy="see `fabriclab doctor`")
+            raise FabricError(
+                "a live change needs a port of the plan and the BPF program",
+                where=name,
+                remedy="see `fabriclab doctor`",
+            )
         if not set(fields) <= set(config.LIVE):
             unknown = sorted(set(fields) - set(config.LIVE))
             raise FabricError(f"cannot be changed live: {unknown}", where=name, remedy=f"one of {list(config.LIVE)}")
@@ -136,12 +156,16 @@ class PortSet:
                 if port.node == node:
                     index = links.get(port.ifname)
                     entry["egress"] = (
-                        readback.egress(netlink, index, found, with_ingress=not self.netem) if index is not None else None
+                        readback.egress(netlink, index, found, with_ingress=not self.netem)
+                        if index is not None
+                        else None
                     )
                     if configs is not None:
                         entry["program"] = {key: int(configs[port.number][key]) for key in CONFIG.names or ()}
                 if self.netem and port.peer == node:
-                    entry["delay"] = readback.way(netlink, links.get(port.peer_ifname), links.get(delay.ifb_name(port)), found)
+                    entry["delay"] = readback.way(
+                        netlink, links.get(port.peer_ifname), links.get(delay.ifb_name(port)), found
+                    )
         return out
 
     def differences(self, found: dict[str, Any]) -> list[str]:
@@ -170,14 +194,20 @@ class PortSet:
         dropped: dict[str, dict[str, int]] = {}
         for node, netlink in self.sockets.items():
             answers[node] = {(answer.ifindex, answer.handle): answer for answer in readback.qdiscs(netlink)}
-            dropped[node] = {name: readback.tx_dropped(found) for name, (_, found) in readback.link_table(netlink).items()}
+            dropped[node] = {
+                name: readback.tx_dropped(found) for name, (_, found) in readback.link_table(netlink).items()
+            }
         out: dict[str, PortCounters] = {}
         for port in self.plan.ports:
             classes: dict[str, ClassCounters] = {}
             for cls, handle in shaper.LEAF_HANDLE.items():
                 leaf = answers[port.node].get((self.index[port.number], handle))
                 if leaf is None:
-                    raise FabricError(f"the {CLASS_NAMES[cls]} queue is gone", where=port.name, remedy="something removed it; run again")
+                    raise FabricError(
+                        f"the {CLASS_NAMES[cls]} queue is gone",
+                        where=port.name,
+                        remedy="something removed it; run again",
+                    )
                 classes[CLASS_NAMES[cls]] = class_counters(leaf)
             if stats is not None:
                 counted = from_program(port.number, classes, stats[port.number], config.bin_bytes(port.limit_bytes))
@@ -200,11 +230,15 @@ class PortSet:
             there = {(answer.ifindex, answer.handle) for answer in readback.qdiscs(netlink)}
             mine = [port.ifname for port in self.plan.ports if port.node == node]
             incoming = [port for port in self.plan.ports if self.netem and port.peer == node]
-            for index in dict.fromkeys(links[name] for name in mine + [p.peer_ifname for p in incoming] if name in links):
+            for index in dict.fromkeys(
+                links[name] for name in mine + [p.peer_ifname for p in incoming] if name in links
+            ):
                 for handle, parent in ((shaper.ROOT_HANDLE, tc.ROOT), (tc.CLSACT_HANDLE, tc.CLSACT_PARENT)):
                     if (index, handle) in there:
                         netlink.request(*tc.delete_qdisc(index, handle, parent))
-            netlink.batch(tc.delete_link(links[delay.ifb_name(port)]) for port in incoming if delay.ifb_name(port) in links)
+            netlink.batch(
+                tc.delete_link(links[delay.ifb_name(port)]) for port in incoming if delay.ifb_name(port) in links
+            )
         self.close()
 
     def close(self) -> None:

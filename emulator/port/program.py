@@ -84,12 +84,17 @@ class PortProgram:
         self._kernel = Kernel()
         verdict = ctypes.create_string_buffer(_LOG_BYTES)
         options = _OpenOptions(
-            sz=ctypes.sizeof(_OpenOptions), kernel_log_buf=ctypes.addressof(verdict), kernel_log_size=_LOG_BYTES, kernel_log_level=0
+            sz=ctypes.sizeof(_OpenOptions),
+            kernel_log_buf=ctypes.addressof(verdict),
+            kernel_log_size=_LOG_BYTES,
+            kernel_log_level=0,
         )
         self._object: int | None = self._lib.bpf_object__open_file(str(path).encode(), ctypes.byref(options))
         if not self._object:
             code = ctypes.get_errno()
-            raise FabricError(f"libbpf cannot open it: {os.strerror(code)}", where=str(path), remedy="delete the file and try again")
+            raise FabricError(
+                f"libbpf cannot open it: {os.strerror(code)}", where=str(path), remedy="delete the file and try again"
+            )
         try:
             self._load(max(1, ports), tuple(parts), verdict)
         except BaseException:
@@ -108,16 +113,22 @@ class PortProgram:
         if done != 0:
             said = [line for line in verdict.value.decode(errors="replace").splitlines() if line][-3:]
             raise MissingCapability(
-                f"the kernel did not take the BPF program: {os.strerror(-done)}" + ("; " + "; ".join(said) if said else ""),
+                f"the kernel did not take the BPF program: {os.strerror(-done)}"
+                + ("; " + "; ".join(said) if said else ""),
                 where=f"port.bpf.c ({self.variant})",
                 remedy="run as root on a kernel with BTF (6.2 or later); `fabriclab doctor` tells which marking this one can do",
             )
-        self.fd = {name: lib.bpf_program__fd(lib.bpf_object__find_program_by_name(self._object, name.encode())) for name in parts}
+        self.fd = {
+            name: lib.bpf_program__fd(lib.bpf_object__find_program_by_name(self._object, name.encode()))
+            for name in parts
+        }
         self.id = {name: self._kernel.program_id(fd) for name, fd in self.fd.items()}
         for name, dtype in (("port_config", CONFIG), ("port_stats", STATS)):
             size = lib.bpf_map__value_size(self._map(name))
             if size != dtype.itemsize:
-                raise FabricError(f"{name} has {size} bytes an entry, {dtype.itemsize} expected", where="emulator/port/layout.py")
+                raise FabricError(
+                    f"{name} has {size} bytes an entry, {dtype.itemsize} expected", where="emulator/port/layout.py"
+                )
         self.config = ArrayMap(self._kernel, lib.bpf_map__fd(self._map("port_config")), CONFIG, ports)
         self.stats = ArrayMap(self._kernel, lib.bpf_map__fd(self._map("port_stats")), STATS, ports, locked=True)
 

@@ -56,7 +56,9 @@ def _is_rule(answer: tc.Answer) -> bool:
     return answer.kind != "u32" or bool(answer.handle & 0xFFF)
 
 
-def egress(netlink: Netlink, index: int, all_qdiscs: list[tc.Answer], *, with_ingress: bool) -> dict[str, dict[str, Any]]:
+def egress(
+    netlink: Netlink, index: int, all_qdiscs: list[tc.Answer], *, with_ingress: bool
+) -> dict[str, dict[str, Any]]:
     """Queues, classes and filters of one interface by readable key."""
     out: dict[str, dict[str, Any]] = {}
     here = [answer for answer in all_qdiscs if answer.ifindex == index]
@@ -78,7 +80,9 @@ def egress(netlink: Netlink, index: int, all_qdiscs: list[tc.Answer], *, with_in
     return out
 
 
-def way(netlink: Netlink, at: int | None, ifb: int | None, all_qdiscs: list[tc.Answer]) -> dict[str, dict[str, Any]] | None:
+def way(
+    netlink: Netlink, at: int | None, ifb: int | None, all_qdiscs: list[tc.Answer]
+) -> dict[str, dict[str, Any]] | None:
     """The delay of what arrives at interface `at`: the redirect and the netem on the IFB; `None` where there is no IFB."""
     if at is None or ifb is None:
         return None
@@ -99,7 +103,9 @@ def _redirect_target(answer: tc.Answer) -> int | None:
     return int(struct.unpack_from("=IIiiiiI", parms)[6]) if parms else None
 
 
-def want_egress(port: PortLike, *, red: bool, netem: bool, host: bool, programs: dict[str, int]) -> dict[str, dict[str, Any]]:
+def want_egress(
+    port: PortLike, *, red: bool, netem: bool, host: bool, programs: dict[str, int]
+) -> dict[str, dict[str, Any]]:
     """What `egress` should find; `programs` maps part to the kernel's program number, empty without BPF."""
     want = dict(shaper.plan_tree(port, red=red).objects)
     if programs or netem:

@@ -66,7 +66,12 @@ def plan_tree(port: PortLike, *, red: bool) -> Tree:
     burst = burst_ticks(port.burst_bytes, rate)
     extra = tc.half_tick_bytes(rate)
     objects: dict[str, dict[str, Any]] = {
-        "qdisc 1:": {"kind": "htb", "parent": tc.ROOT, "default": CLASS_ID[DATA] & 0xFFFF, "overhead": tc.WIRE_OVERHEAD},
+        "qdisc 1:": {
+            "kind": "htb",
+            "parent": tc.ROOT,
+            "default": CLASS_ID[DATA] & 0xFFFF,
+            "overhead": tc.WIRE_OVERHEAD,
+        },
         "class 1:1": _class(tc.ROOT, rate, rate, burst, burst, 0, extra),
     }
     for cls, classid in CLASS_ID.items():
@@ -75,7 +80,13 @@ def plan_tree(port: PortLike, *, red: bool) -> Tree:
         limit = port.limit_bytes if cls == DATA else other_limit(port)
         leaf: dict[str, Any] = {"kind": "bfifo", "parent": classid, "limit": limit}
         if cls == DATA and red:
-            leaf = {"kind": "red", "parent": classid, "limit": limit, "low": port.kmin_bytes, "high": port.kmin_bytes + 1}
+            leaf = {
+                "kind": "red",
+                "parent": classid,
+                "limit": limit,
+                "low": port.kmin_bytes,
+                "high": port.kmin_bytes + 1,
+            }
         objects[f"qdisc {LEAF_HANDLE[cls] >> 16:x}:"] = leaf
     return Tree(objects)
 
@@ -126,7 +137,9 @@ def _request(ifindex: int, where: str, fields: dict[str, Any]) -> tc.Request:
     if kind == "htb":
         return tc.htb_root(ifindex, handle, fields["default"])
     if kind == "red":
-        return tc.red(ifindex, handle, parent, limit=fields["limit"], low=fields["low"], high=fields["high"], max_p=0xFFFFFFFF)
+        return tc.red(
+            ifindex, handle, parent, limit=fields["limit"], low=fields["low"], high=fields["high"], max_p=0xFFFFFFFF
+        )
     return tc.bfifo(ifindex, handle, parent, fields["limit"])
 
 

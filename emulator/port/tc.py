@@ -161,7 +161,14 @@ def tos_filter(ifindex: int, parent: int, priority: int, dscp: int, classid: int
 
 
 def netem(
-    ifindex: int, handle: int, *, delay_ns: int, limit_packets: int, rate_bytes: int = 0, overhead: int = 0, seed: int | None = None
+    ifindex: int,
+    handle: int,
+    *,
+    delay_ns: int,
+    limit_packets: int,
+    rate_bytes: int = 0,
+    overhead: int = 0,
+    seed: int | None = None,
 ) -> Request:
     """netem as root: a delay to the nanosecond and, with a rate, the packet's own transmission time."""
     parts = [NETEM_OPT.pack(0, limit_packets, 0, 0, 0, 0), attr(10, struct.pack("=q", delay_ns))]
@@ -174,7 +181,9 @@ def netem(
     return qdisc(ifindex, handle, ROOT, "netem", attr(TCA_OPTIONS, b"".join(parts)))
 
 
-def new_link(name: str, kind: str, *, peer: str | None = None, alias: str | None = None, mtu: int | None = None) -> Request:
+def new_link(
+    name: str, kind: str, *, peer: str | None = None, alias: str | None = None, mtu: int | None = None
+) -> Request:
     """A virtual interface, up at once; a `peer` makes the other end of a veth pair, which is not up yet."""
     data = b""
     if peer is not None:

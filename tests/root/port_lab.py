@@ -147,7 +147,9 @@ def checksum(data: bytes | bytearray) -> int:
 
 def frame(length: int, code: int = dscp.DATA, ecn: int = dscp.ECT0, mark: int = 0) -> bytes:
     """An Ethernet frame (without FCS) of UDP to port 4791; `mark` goes to the first payload bytes."""
-    header = bytearray(struct.pack("!BBHHHBBHII", 0x45, dscp.tos(code, ecn), length - 14, 0, 0x4000, 64, 17, 0, 0x0A000001, 0x0A000002))
+    header = bytearray(
+        struct.pack("!BBHHHBBHII", 0x45, dscp.tos(code, ecn), length - 14, 0, 0x4000, 64, 17, 0, 0x0A000001, 0x0A000002)
+    )
     struct.pack_into("!H", header, 10, checksum(header))
     udp = struct.pack("!HHHH", 0xC000, 4791, length - 34, 0)
     return MAC_B + MAC_A + b"\x08\x00" + bytes(header) + udp + struct.pack("!I", mark) + bytes(length - 46)
@@ -157,7 +159,9 @@ def frame6(length: int, code: int = dscp.DATA, ecn: int = dscp.ECT0) -> bytes:
     """The same over IPv6."""
     first = 6 << 28 | dscp.tos(code, ecn) << 20 | 0xABCDE
     header = struct.pack("!IHBB", first, length - 54, 17, 64) + bytes(15) + b"\1" + bytes(15) + b"\2"
-    return MAC_B + MAC_A + b"\x86\xdd" + header + struct.pack("!HHHH", 0xC000, 4791, length - 54, 0) + bytes(length - 62)
+    return (
+        MAC_B + MAC_A + b"\x86\xdd" + header + struct.pack("!HHHH", 0xC000, 4791, length - 54, 0) + bytes(length - 62)
+    )
 
 
 def drain(sock: socket.socket, until: int | None = None, seconds: float = 5.0) -> list[bytes]:

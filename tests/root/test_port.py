@@ -155,7 +155,11 @@ def test_a_step_marks_above_k_only(pair: Lab, features: Features) -> None:
 def test_the_generator_is_the_ports_own_and_seeded(pair: Lab, features: Features) -> None:
     """Random loss is predicted packet by packet from (seed, port number), and the sender is told of no error."""
     port = Port(rate_bps=1_000_000_000, loss=0.1, number=0, limit_bytes=4_000_000)
-    with ports(pair, Plan((port,), seed=0), features) as made, pair.sender("a", "p0") as sender, pair.tap("b", "p1") as tap:
+    with (
+        ports(pair, Plan((port,), seed=0), features) as made,
+        pair.sender("a", "p0") as sender,
+        pair.tap("b", "p1") as tap,
+    ):
         for nr in range(20_000):
             sender.send(frame(62, mark=nr))
         empty(made)
@@ -246,7 +250,11 @@ def test_trimming_cuts_to_the_headers(pair: Lab, features: Features, build: obje
     keep = 28
     port = Port(rate_bps=10_000_000, limit_bytes=30_000, mark=False, trim=True, last_hop=last_hop)
     plan = Plan((port,))
-    with ports(pair, plan, features, trim_keep_bytes=keep) as made, pair.sender("a", "p0") as sender, pair.tap("b", "p1") as tap:
+    with (
+        ports(pair, plan, features, trim_keep_bytes=keep) as made,
+        pair.sender("a", "p0") as sender,
+        pair.tap("b", "p1") as tap,
+    ):
         for _ in range(40):
             sender.send(build(4158))
         for _ in range(10):
@@ -346,7 +354,24 @@ def test_bursts_survive_at_high_rates(pair: Lab, features: Features) -> None:
             made.detach()
     name = pair.names["a"]
     sh("tc", "-n", name, "qdisc", "add", "dev", "p0", "root", "handle", "1:", "htb")
-    sh("tc", "-n", name, "class", "add", "dev", "p0", "parent", "1:", "classid", "1:1", "htb", "rate", "100gbit", "burst", "9000")
+    sh(
+        "tc",
+        "-n",
+        name,
+        "class",
+        "add",
+        "dev",
+        "p0",
+        "parent",
+        "1:",
+        "classid",
+        "1:1",
+        "htb",
+        "rate",
+        "100gbit",
+        "burst",
+        "9000",
+    )
     with Netlink(pair.netns("a")) as netlink:
         index = tc.links(netlink.dump(tc.RTM_GETLINK, tc.IFINFO.pack(0, 0, 0, 0, 0)))["p0"][0]
         (answer,) = netlink.dump(tc.RTM_GETTCLASS, tc.message(index))
@@ -359,8 +384,14 @@ def test_bursts_survive_at_high_rates(pair: Lab, features: Features) -> None:
     ("command", "said"),
     [
         ("filter del dev p0 egress", "a:b: filter egress 1 is missing"),
-        ("class change dev p0 parent 1: classid 1:1 htb rate 1mbit ceil 20mbit", "a:b: class 1:1 has rate 125000, the plan says 2500000"),
-        ("qdisc change dev p0 parent 1:20 handle 20: bfifo limit 1000", "a:b: qdisc 20: has limit 1000, the plan says 300000"),
+        (
+            "class change dev p0 parent 1: classid 1:1 htb rate 1mbit ceil 20mbit",
+            "a:b: class 1:1 has rate 125000, the plan says 2500000",
+        ),
+        (
+            "qdisc change dev p0 parent 1:20 handle 20: bfifo limit 1000",
+            "a:b: qdisc 20: has limit 1000, the plan says 300000",
+        ),
         ("qdisc del dev p0 root", "a:b: class 1:1 is missing"),
         ("qdisc add dev p0 parent 1:40 handle 40: pfifo", None),
     ],
@@ -368,7 +399,22 @@ def test_bursts_survive_at_high_rates(pair: Lab, features: Features) -> None:
 def test_what_others_change_is_told(pair: Lab, features: Features, command: str, said: str | None) -> None:
     with ports(pair, Plan((Port(),)), features) as made:
         if said is None:
-            sh("tc", "-n", pair.names["a"], "class", "add", "dev", "p0", "parent", "1:1", "classid", "1:40", "htb", "rate", "1mbit")
+            sh(
+                "tc",
+                "-n",
+                pair.names["a"],
+                "class",
+                "add",
+                "dev",
+                "p0",
+                "parent",
+                "1:1",
+                "classid",
+                "1:40",
+                "htb",
+                "rate",
+                "1mbit",
+            )
             said = "a:b: class 1:40 (htb) is not in the plan"
         sh("tc", "-n", pair.names["a"], *command.split())
         assert said in made.differences(made.readback())
@@ -392,7 +438,11 @@ def test_a_hosts_kernel_sees_no_roce_but_its_packet_socket_does(features: Featur
         sh("ip", "-n", made_lab.names["b"], "addr", "add", "10.0.0.2/24", "dev", "p1")
         there, back = Port(), Port("b:a", "b", "a", 1, "p1", "p0")
         plan = Plan((there, back), (Node("a", "leaf"), Node("b", "host")))
-        to_us = bytes.fromhex(sh("ip", "-n", made_lab.names["b"], "-j", "link", "show", "p1").split('"address":"')[1][:17].replace(":", ""))
+        to_us = bytes.fromhex(
+            sh("ip", "-n", made_lab.names["b"], "-j", "link", "show", "p1")
+            .split('"address":"')[1][:17]
+            .replace(":", "")
+        )
         with (
             ports(made_lab, plan, features),
             made_lab.sender("a", "p0") as sender,
@@ -415,9 +465,15 @@ def test_frames_that_an_ifb_hands_back_pass_taps_on_ip_only_and_later(pair: Lab,
         netlink.request(*tc.new_link("ifb0", "ifb", mtu=9000))
         links = {n: i for n, (i, _) in tc.links(netlink.dump(tc.RTM_GETLINK, tc.IFINFO.pack(0, 0, 0, 0, 0))).items()}
         root = tc.htb_root(links["ifb0"], 0x10000, 1)
-        slow = tc.htb_class(links["ifb0"], 0x10001, 0x10000, rate=12_500, ceil=12_500, buffer=1, cbuffer=1, prio=0, quantum=10_000)
+        slow = tc.htb_class(
+            links["ifb0"], 0x10001, 0x10000, rate=12_500, ceil=12_500, buffer=1, cbuffer=1, prio=0, quantum=10_000
+        )
         netlink.batch([root, slow, tc.clsact(links["p1"]), tc.redirect_filter(links["p1"], links["ifb0"])])
-        with pair.sender("a", "p0") as sender, pair.tap("b", "p1", ETH_P_ALL) as before, pair.tap("b", "p1", ETH_P_IP) as after:
+        with (
+            pair.sender("a", "p0") as sender,
+            pair.tap("b", "p1", ETH_P_ALL) as before,
+            pair.tap("b", "p1", ETH_P_IP) as after,
+        ):
             for nr in range(4):
                 sender.send(frame(1226, mark=nr))
             assert len(drain(before, 4)) == 4

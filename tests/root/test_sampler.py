@@ -36,7 +36,9 @@ def test_samples_say_what_is_in_the_queues_and_gaps_stay_gaps() -> None:
             out, counted = sampler.finish(), made.counters()["a:b"]
     assert out["tick_ns"].tolist() == [0, 1000, 4000] and int(out["period_ns"]) == 1000
     assert len(out["time_ns"]) == 3 * 2 * 3 and out["port"].dtype == np.int32 and out["cls"].dtype == np.uint8
-    assert list(zip(out["time_ns"][:6], out["port"][:6], out["cls"][:6], strict=True)) == [(0, p, c) for p in (0, 1) for c in (0, 1, 2)]
+    assert list(zip(out["time_ns"][:6], out["port"][:6], out["cls"][:6], strict=True)) == [
+        (0, p, c) for p in (0, 1) for c in (0, 1, 2)
+    ]
     data = (out["port"] == 0) & (out["cls"] == 1)
     # 20,000 bytes of limit hold 20 packets of 1000 on the wire; one more has left at once, the others are dropped
     assert out["backlog_bytes"][data].tolist() == [0, 20_000, 20_000]

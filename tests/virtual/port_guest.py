@@ -33,7 +33,11 @@ def line(made: Lab, features: Features, rate_bps: int, length: int, count: int) 
     """A train of frames over one line; times from the first send, and what the port counted."""
     port = Port(rate_bps=rate_bps, delay_ns=500, limit_bytes=10_000_000, burst_bytes=9000, mark=False)
     plan = replace(Plan((port,)), delay_mode="netem")
-    with ports(made, plan, features) as attached, made.sender("a", "p0") as sender, made.tap("b", "p1", ETH_P_IP) as tap:
+    with (
+        ports(made, plan, features) as attached,
+        made.sender("a", "p0") as sender,
+        made.tap("b", "p1", ETH_P_IP) as tap,
+    ):
         tap.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         # one frame to warm every path, and the one packet a minute of the class's own
         sender.send(frame(length))
@@ -85,7 +89,11 @@ def red(made: Lab, features: Features) -> dict[str, Any]:
     port = Port(rate_bps=10**9, kmin_bytes=20_000, kmax_bytes=20_000, burst_bytes=1)
     plan = replace(Plan((port,)), delay_mode="none")
     bursts = []
-    with ports(made, plan, replace(features, marking="red")) as attached, made.sender("a", "p0") as sender, made.tap("b", "p1") as tap:
+    with (
+        ports(made, plan, replace(features, marking="red")) as attached,
+        made.sender("a", "p0") as sender,
+        made.tap("b", "p1") as tap,
+    ):
         for _ in range(5):
             for nr in range(40):
                 sender.send(frame(976, mark=nr))
@@ -103,7 +111,9 @@ def main() -> int:
     with lab("a", "b") as made:
         made.link("a", "p0", "b", "p1")
         out["lines"] = {
-            f"{gbit}-{length}": line(made, features, gbit * 10**9, length, 200) for gbit in (10, 100, 400, 800) for length in (86, 4158)
+            f"{gbit}-{length}": line(made, features, gbit * 10**9, length, 200)
+            for gbit in (10, 100, 400, 800)
+            for length in (86, 4158)
         }
         out["taps"] = taps(made, features)
         out["red"] = red(made, features)

@@ -53,7 +53,9 @@ def steady(run: Run) -> Steady:
     port = raw.plan_ports["leaf0:host0"]
     s = raw.samples
     end = min(m["delivered_ns"] for m in raw.worker["moves"])
-    at = np.flatnonzero((s["port"] == port["number"]) & (s["cls"] == 1) & (s["time_ns"] > end // 2) & (s["time_ns"] < end))
+    at = np.flatnonzero(
+        (s["port"] == port["number"]) & (s["cls"] == 1) & (s["time_ns"] > end // 2) & (s["time_ns"] < end)
+    )
     first, last = at[0], at[-1]
     sent = int(s["tx_bytes"][last] - s["tx_bytes"][first])
     return Steady(s["backlog_bytes"][at], sent * 8e9 / (s["time_ns"][last] - s["time_ns"][first]) / RATE_BPS)

@@ -28,7 +28,9 @@ def chunks(elements: int, parts: int) -> list[tuple[int, int]]:
 def need_ranks(ranks: int, least: int, what: str) -> None:
     """Raise when there are too few ranks for `what`."""
     if ranks < least:
-        raise TrafficError(f"{what} needs at least {least} ranks, not {ranks}", where="ranks", remedy=f"use {least} or more")
+        raise TrafficError(
+            f"{what} needs at least {least} ranks, not {ranks}", where="ranks", remedy=f"use {least} or more"
+        )
 
 
 def need_positive(**values: int) -> None:

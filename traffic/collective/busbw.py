@@ -35,7 +35,9 @@ def factor(collective: str, ranks: int) -> float:
 def bandwidth(collective: str, ranks: int, size_bytes: int, time_ns: int) -> tuple[float, float, float]:
     """(algbw in Gbit/s, factor, busbw in Gbit/s); `time_ns` from the first start to the last end over all ranks."""
     if time_ns <= 0:
-        raise TrafficError(f"a collective in {time_ns} ns", where=collective, remedy="measure from first start to last end")
+        raise TrafficError(
+            f"a collective in {time_ns} ns", where=collective, remedy="measure from first start to last end"
+        )
     algbw = size_bytes * 8 / time_ns
     by = factor(collective, ranks)
     return algbw, by, algbw * by

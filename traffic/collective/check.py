@@ -89,7 +89,9 @@ def initial_vectors(schedule: Schedule, seed: int, values: Sequence[float] | Non
 
 def _check_values(schedule: Schedule, values: Sequence[float]) -> None:
     if schedule.check != "sum":
-        raise TrafficError("only a reduction takes values", where="values", remedy="leave them out, or run an allreduce")
+        raise TrafficError(
+            "only a reduction takes values", where="values", remedy="leave them out, or run an allreduce"
+        )
     if len(values) != schedule.ranks:
         raise TrafficError(
             f"{len(values)} values for {schedule.ranks} ranks", where="values", remedy="give each rank one number"

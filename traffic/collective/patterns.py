@@ -101,7 +101,9 @@ def pairs(
 ) -> Schedule:
     """Each pair's first host sends `size` bytes to its second. Default: host i to host i + N/2, for the first N/2 hosts."""
     need_ranks(ranks, 2, "a pair")
-    chosen = [(int(a), int(b)) for a, b in pairs] if pairs is not None else [(i, i + ranks // 2) for i in range(ranks // 2)]
+    chosen = (
+        [(int(a), int(b)) for a, b in pairs] if pairs is not None else [(i, i + ranks // 2) for i in range(ranks // 2)]
+    )
     if not chosen:
         raise TrafficError("no pair is named", where="pairs", remedy="name at least one pair of hosts")
     wanted = [Flow(a, b, size) for a, b in chosen]

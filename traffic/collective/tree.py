@@ -87,6 +87,4 @@ def tree_allreduce(ranks: int, elements: int, segments: int = 8) -> Schedule:
     pieces, moves = chunks(elements, 2 * segments), MoveList()
     _one_tree(moves, parents(ranks), pieces[:segments], vector)
     _one_tree(moves, second_parents(ranks), pieces[segments:], vector)
-    return Schedule(
-        "allreduce", "tree", ranks, vector, _MAX_CHILDREN * vector, tuple(moves.moves), size_bytes=vector
-    )
+    return Schedule("allreduce", "tree", ranks, vector, _MAX_CHILDREN * vector, tuple(moves.moves), size_bytes=vector)

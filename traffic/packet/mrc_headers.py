@@ -259,9 +259,7 @@ def unpack_nack(ext: Buffer, offset: int = 0) -> Nack:
 def pack_probe(probe: Probe) -> bytes:
     """16 bytes."""
     low = probe.tsr << 15 | probe.ftype & 15
-    return _PETH.pack(
-        0, 0, probe.vendor, probe.probe_id, 0, probe.spdcid, probe.dpdcid, probe.timestamp & 0xFFFF, low
-    )
+    return _PETH.pack(0, 0, probe.vendor, probe.probe_id, 0, probe.spdcid, probe.dpdcid, probe.timestamp & 0xFFFF, low)
 
 
 def pack_credit_request(total: int) -> bytes:

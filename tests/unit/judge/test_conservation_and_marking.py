@@ -116,7 +116,13 @@ def law(marked: int, uncertain: int = 0) -> PortMarks:
 def test_marks_follow_the_law() -> None:
     slack = 6 * 1600**0.5 + 1
     assert expected_marks(law(0)) == pytest.approx((600 - slack, 1600 + slack))
-    for marked, uncertain, status in ((1000, 0, "pass"), (300, 0, "fail"), (300, 100, "pass"), (2000, 0, "fail"), (0, 0, "fail")):
+    for marked, uncertain, status in (
+        (1000, 0, "pass"),
+        (300, 0, "fail"),
+        (300, 100, "pass"),
+        (2000, 0, "fail"),
+        (0, 0, "fail"),
+    ):
         assert check_marking([law(marked, uncertain)], marked).status == status, marked
 
 

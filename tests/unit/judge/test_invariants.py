@@ -55,7 +55,9 @@ def test_f4_needs_probes() -> None:
     ],
 )
 def test_f5_source_kept_up(enobufs: int, late: float, clock: str, status: str, value: float) -> None:
-    check = i.check_source(tx_packets=1000 - enobufs, enobufs=enobufs, late_p99_ns=late, base_rtt_ns=10_000, clock=clock)
+    check = i.check_source(
+        tx_packets=1000 - enobufs, enobufs=enobufs, late_p99_ns=late, base_rtt_ns=10_000, clock=clock
+    )
     assert check.status == status and check.value == pytest.approx(value)
 
 
@@ -139,7 +141,13 @@ def test_f12_workload() -> None:
 
 @pytest.mark.parametrize(
     ("values", "status"),
-    [([100, 101, 99], "pass"), ([100, 105, 95], "warn"), ([100, 150, 60], "fail"), ([100], "not-modelled"), ([5, 5], "pass")],
+    [
+        ([100, 101, 99], "pass"),
+        ([100, 105, 95], "warn"),
+        ([100, 150, 60], "fail"),
+        ([100], "not-modelled"),
+        ([5, 5], "pass"),
+    ],
 )
 def test_f13_repeats(values: list[float], status: str) -> None:
     assert i.check_repeats(values).status == status
@@ -159,7 +167,13 @@ def test_f14_theory() -> None:
 
 @pytest.mark.parametrize(
     ("step", "clock", "status"),
-    [(0, "real", "pass"), (-5e5, "real", "warn"), (2e6, "real", "fail"), (None, "real", "not-modelled"), (2e6, "virtual", "pass")],
+    [
+        (0, "real", "pass"),
+        (-5e5, "real", "warn"),
+        (2e6, "real", "fail"),
+        (None, "real", "not-modelled"),
+        (2e6, "virtual", "pass"),
+    ],
 )
 def test_c1_clock_step(step: float | None, clock: str, status: str) -> None:
     assert i.check_clock(step, clock=clock).status == status

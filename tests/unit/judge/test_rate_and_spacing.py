@@ -26,7 +26,8 @@ def test_a_port_at_its_rate_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "status"), [(1.0, "pass"), (0.985, "pass"), (0.96, "warn"), (0.9, "fail"), (1.015, "pass"), (1.04, "warn"), (1.1, "fail")]
+    ("share", "status"),
+    [(1.0, "pass"), (0.985, "pass"), (0.96, "warn"), (0.9, "fail"), (1.015, "pass"), (1.04, "warn"), (1.1, "fail")],
 )
 def test_limits_are_two_and_five_percent(share: float, status: str) -> None:
     check = check_rate([port([share] * 200)])
@@ -34,7 +35,9 @@ def test_limits_are_two_and_five_percent(share: float, status: str) -> None:
 
 
 def test_a_burst_is_no_excess_but_a_second_one_at_once_is() -> None:
-    assert check_rate([port([0.2] * 20 + [1.12] + [0.2] * 20, backlog=0)]).status == "not-modelled"  # 15,000 of 16,000 B
+    assert (
+        check_rate([port([0.2] * 20 + [1.12] + [0.2] * 20, backlog=0)]).status == "not-modelled"
+    )  # 15,000 of 16,000 B
     check = check_rate([port([0.2] * 20 + [1.3] + [0.2] * 20, backlog=0)])
     assert check.status == "fail" and "30 % more than its rate over 1 samples" in check.reason
 

@@ -119,7 +119,12 @@ def test_floor_lets_bursts_and_idle_ports_pass() -> None:
 
 def test_floor_is_never_above_the_bound() -> None:
     wires = leaf_spine(2, 2, 4, burst=8000)
-    for kind, more in (("allreduce", {}), ("all_to_all", {}), ("incast", {"senders": 5, "rounds": 3}), ("permutation", {})):
+    for kind, more in (
+        ("allreduce", {}),
+        ("all_to_all", {}),
+        ("incast", {"senders": 5, "rounds": 3}),
+        ("permutation", {}),
+    ):
         for size in (4, 4000, 100_000):
             moves = make_schedule(kind, ranks=8, size=size, **more).moves
             assert Theory(wires, MTU, floor=True).bound(moves).ns <= Theory(wires, MTU).bound(moves).ns

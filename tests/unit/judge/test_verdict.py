@@ -123,7 +123,10 @@ def shaper_at(share: float) -> Break:
         """The receiver's port sends at a share of its rate: samples and arrivals stretch by it."""
         samples, worker = raw["samples"], raw["worker"]
         samples["time_ns"] = (samples["time_ns"] / share).astype(np.int64)
-        samples["tick_ns"], samples["period_ns"] = (samples["tick_ns"] / share).astype(np.int64), np.array(int(PERIOD / share))
+        samples["tick_ns"], samples["period_ns"] = (
+            (samples["tick_ns"] / share).astype(np.int64),
+            np.array(int(PERIOD / share)),
+        )
         worker["arrivals"]["0"] = [int(t / share) for t in worker["arrivals"]["0"]]
         worker["end_ns"] = int(worker["end_ns"] / share)
         for move in worker["moves"]:
@@ -161,7 +164,11 @@ BUSY = [[200, 0, 45, 1000, 0, 0, 10, 0], [100, 0, 50, 1000, 0, 0, 10, 0]]
 @pytest.mark.parametrize(
     ("change", "word", "reason"),
     [
-        (set_path("applied", "differences", "end", value=["leaf0:host0: tso is on"]), "untrusted", "F1 plan = reality: at the end: "),
+        (
+            set_path("applied", "differences", "end", value=["leaf0:host0: tso is on"]),
+            "untrusted",
+            "F1 plan = reality: at the end: ",
+        ),
         (shaper_at(0.9), "untrusted", "F2 rate: leaf0:host0 sent 10"),
         (shaper_at(0.96), "care", "F2 rate: leaf0:host0 sent 4"),
         (shaper_at(1.2), "untrusted", "F2 rate: leaf0:host0 sent 20"),
@@ -177,10 +184,22 @@ BUSY = [[200, 0, 45, 1000, 0, 0, 10, 0], [100, 0, 50, 1000, 0, 0, 10, 0]]
         (set_path("ports", "leaf0:host0", "marked", value=0), "untrusted", "F10 ECN: leaf0:host0: no mark where "),
         (set_path("worker", "moves", 0, "reordered", value=1), "untrusted", "F11 order: "),
         (set_path("worker", "wrong", value=1), "untrusted", "F12 workload: 1 of 5000000 results are wrong"),
-        (set_path("worker", "moves", 1, "delivered_ns", value=-1), "untrusted", "F12 workload: 1 of 2 transfers did not finish"),
-        (set_path("worker", "moves", 1, "delivered_ns", value=150_000), "untrusted", "F14 theory: host2>host0 (transfer 1) took 150000 ns"),
+        (
+            set_path("worker", "moves", 1, "delivered_ns", value=-1),
+            "untrusted",
+            "F12 workload: 1 of 2 transfers did not finish",
+        ),
+        (
+            set_path("worker", "moves", 1, "delivered_ns", value=150_000),
+            "untrusted",
+            "F14 theory: host2>host0 (transfer 1) took 150000 ns",
+        ),
         (set_path("worker", "loop", "clock_step_ns", value=5_000_000), "untrusted", "C1 system clock: "),
-        (set_path("applied", value={}), "care", "F1 plan = reality could not be checked: not read back at the start and end"),
+        (
+            set_path("applied", value={}),
+            "care",
+            "F1 plan = reality could not be checked: not read back at the start and end",
+        ),
         (set_path("samples", value=None), "care", "F9 sampler could not be checked: the run was not sampled"),
         (set_path("ports", value={}), "care", "F6 conservation could not be checked: "),
     ],
@@ -197,12 +216,16 @@ def test_each_fault_turns_the_verdict_with_its_reason(change: Break, word: str, 
 
 def test_the_spread_of_repeats_counts() -> None:
     facts = facts_from_raw(made_run(), MANIFEST, schedule=SCHEDULE, repeats=[1.0, 1.5, 0.6])
-    assert judge(facts).word == "untrusted" and judge(facts).reasons[0].startswith("F13 repeats: 3 runs: median 1, CV 43")
+    assert judge(facts).word == "untrusted" and judge(facts).reasons[0].startswith(
+        "F13 repeats: 3 runs: median 1, CV 43"
+    )
 
 
 def test_kernel_tcp_on_a_slowed_clock_needs_care() -> None:
     result = verdict(made_run(), experiment={"transport": {"kind": "tcp", "mtu": MTU}})
-    assert result.word == "care" and result.reasons[0].startswith("C2 transport timers: kernel TCP keeps its own timers")
+    assert result.word == "care" and result.reasons[0].startswith(
+        "C2 transport timers: kernel TCP keeps its own timers"
+    )
     status = {c.id: c.status for c in result.checks}
     # the hosts' kernels count CE, but nobody tells what overtook
     assert (status["F10"], status["F11"]) == ("pass", "not-modelled")

@@ -47,14 +47,28 @@ def test_craft_example() -> None:
 def test_craft_flags_reach_their_fields() -> None:
     frame = craft(
         *("mrc-write-middle", "--timestamp", "--payload-hex", "de ad:be ef", "--qpn", "0x123456"),
-        *("--sport", "0xC351", "--dscp", "10", "--ecn", "1", "--ttl", "9", "--ack-req", "--src", "fd00::1", "--dst", "fd00::2"),
+        *(
+            "--sport",
+            "0xC351",
+            "--dscp",
+            "10",
+            "--ecn",
+            "1",
+            "--ttl",
+            "9",
+            "--ack-req",
+            "--src",
+            "fd00::1",
+            "--dst",
+            "fd00::2",
+        ),
         *("--set", "RETH.va=0x1000", "--set", "TSETH.timestamp=77", "--set", "METH.msn=3"),
     )
     seen = parse(frame)
     assert seen is not None
     assert (seen.icrc_ok, seen.dest_qpn, seen.sport, seen.dscp, seen.ecn, seen.ttl) == (True, 0x123456, 50001, 10, 1, 9)
     assert (seen.ack_req, seen.flags8, bytes(seen.payload)) == (True, 0x10, bytes.fromhex("deadbeef"))
-    assert bytes(seen.ext).hex() == "00000003" "004d0001" "0000000000001000" "00000000" "00000004"
+    assert bytes(seen.ext).hex() == "00000003004d000100000000000010000000000000000004"
 
 
 @pytest.mark.parametrize("suffix", ["pcap", "pcapng"])

@@ -25,7 +25,12 @@ from traffic.packet.icrc import icrc_ok, masked_fields
 from traffic.packet.opcodes import EXTENSIONS, FLAG_TS, Opcode, ext_bytes, extensions
 from traffic.packet.roce import BTH, layer_of, roce_frame
 
-ENDS: dict[str, Any] = {"src_mac": "02:00:00:00:00:01", "dst_mac": "02:00:00:00:00:02", "src_ip": "10.0.0.1", "dst_ip": "10.0.0.2"}
+ENDS: dict[str, Any] = {
+    "src_mac": "02:00:00:00:00:01",
+    "dst_mac": "02:00:00:00:00:02",
+    "src_ip": "10.0.0.1",
+    "dst_ip": "10.0.0.2",
+}
 ENDS_V6 = ENDS | {"src_ip": "fd00::1", "dst_ip": "fd00::2"}
 
 fields = st.fixed_dictionaries(

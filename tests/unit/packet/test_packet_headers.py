@@ -55,7 +55,7 @@ def test_psn_order_is_the_sign_of_the_24_bit_difference(a: int, b: int, diff: in
 def test_roce_layouts() -> None:
     assert h.pack_reth(0x0102030405060708, 0x0A0B0C0D, 0x11121314).hex() == "01020304050607080a0b0c0d11121314"
     assert h.pack_aeth(0x60, 0x010203).hex() == "60010203"
-    assert h.pack_atomic_eth(1, 2, 3, 4).hex() == "0000000000000001" "00000002" "0000000000000003" "0000000000000004"
+    assert h.pack_atomic_eth(1, 2, 3, 4).hex() == "00000000000000010000000200000000000000030000000000000004"
     assert h.pack_deth(0x80010000, 0x0A0B0C).hex() == "80010000000a0b0c"
     assert h.pack_immdt(0xDEADBEEF).hex() == h.pack_ieth(0xDEADBEEF).hex() == "deadbeef"
     assert h.pack_feth(3, 2).hex() == "00000023"
@@ -65,17 +65,15 @@ def test_roce_layouts() -> None:
 
 def test_mrc_layouts() -> None:
     sack = m.Sack(0x010203, -2, 5, 0xF0, 0xAABBCCDD, 1, True, 6, 7, 3, 4, 8, 0x1234, 9, True, 127, 0x0A0B0C)
-    assert m.pack_sack(sack).hex() == (
-        "0022fffe" "aabbccdd" "00060007" "00010203" "34080005" "00000000000000f0" "12340009" "ff0a0b0c"
-    )
+    assert m.pack_sack(sack).hex() == ("0022fffeaabbccdd00060007000102033408000500000000000000f012340009ff0a0b0c")
     nack = m.Nack(0x010203, m.NackReason.TRIMMED, entropy=0xAABBCCDD, timestamp=0x1234)
-    assert m.pack_nack(nack).hex() == "00000100" "aabbccdd" "00000000" "00010203" "20001234"
+    assert m.pack_nack(nack).hex() == "00000100aabbccdd000000000001020320001234"
     assert m.pack_meth(1, 0x10002).hex() == "00010002"
     assert m.pack_tseth(0x1234, True, 1).hex() == "12348001"
-    assert m.pack_probe(m.Probe(7, 1, 2, 3, True)).hex() == "00000000" "00070000" "00010002" "00038001"
+    assert m.pack_probe(m.Probe(7, 1, 2, 3, True)).hex() == "00000000000700000001000200038001"
     request = m.EndpointRequest(m.EndpointOp.EV_PROBE, 0xFF, 3)
-    assert m.pack_endpoint_request(request).hex() == "00010000" "000000ff" "00000000" "00030001"
-    assert m.pack_endpoint_response(m.EndpointResponse(1, 3)).hex() == "00100000" + "00" * 24 + "00030000" "00000000"
+    assert m.pack_endpoint_request(request).hex() == "00010000000000ff0000000000030001"
+    assert m.pack_endpoint_response(m.EndpointResponse(1, 3)).hex() == "00100000" + "00" * 24 + "0003000000000000"
 
 
 @pytest.mark.parametrize(

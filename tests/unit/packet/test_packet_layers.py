@@ -121,5 +121,7 @@ def test_no_field_hides_behind_an_attribute_of_scapy() -> None:
     """Scapy's `Packet.original` and the like win over a field of that name."""
     for header in Ext:
         layer = layer_of(header)
-        hidden = [field.name for field in layer.fields_desc if field.name in Packet.__slots__ or hasattr(Packet, field.name)]
+        hidden = [
+            field.name for field in layer.fields_desc if field.name in Packet.__slots__ or hasattr(Packet, field.name)
+        ]
         assert not hidden

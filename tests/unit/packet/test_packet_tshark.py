@@ -39,9 +39,7 @@ def _payload(opcode: Opcode) -> bytes:
 def test_every_opcode_is_roce_and_nothing_is_malformed(src: str, tmp_path: Path) -> None:
     opcodes = list(Opcode)
     dst = "fd00::2" if ":" in src else "10.0.0.2"
-    frames = [
-        bytes(roce_frame(op, psn=100 + int(op), payload=_payload(op), src_ip=src, dst_ip=dst)) for op in opcodes
-    ]
+    frames = [bytes(roce_frame(op, psn=100 + int(op), payload=_payload(op), src_ip=src, dst_ip=dst)) for op in opcodes]
     rows = _dissect(frames, tmp_path)
     assert len(rows) == len(opcodes)
     for op, row in zip(opcodes, rows, strict=True):

@@ -49,7 +49,15 @@ def test_nothing_is_missing_on_a_full_machine() -> None:
 
 
 def test_a_guest_kernel_is_recommended_and_needs_no_root() -> None:
-    poor = replace(FULL, uid=1000, capabilities=(), namespaces=None, unknown=("namespaces: ...",), marking="unknown", delay="unknown")
+    poor = replace(
+        FULL,
+        uid=1000,
+        capabilities=(),
+        namespaces=None,
+        unknown=("namespaces: ...",),
+        marking="unknown",
+        delay="unknown",
+    )
     assert diagnose(poor, Path("/k/linux"), program_ready=True).clock == "virtual"
     alone = diagnose(poor, None, program_ready=True)
     assert (alone.real, alone.clock) == (False, "none")
@@ -58,7 +66,12 @@ def test_a_guest_kernel_is_recommended_and_needs_no_root() -> None:
 
 def test_a_missing_thing_says_what_needs_it_what_the_kernel_said_and_the_remedy() -> None:
     """p4lang/tutorials issue 138: a kernel without sch_netem gave 'No such file or directory' and a lab without delay."""
-    poor = replace(FULL, qdiscs={**FULL.qdiscs, "netem": False}, reasons={"netem": "Specified qdisc kind is unknown"}, delay="agent")
+    poor = replace(
+        FULL,
+        qdiscs={**FULL.qdiscs, "netem": False},
+        reasons={"netem": "Specified qdisc kind is unknown"},
+        delay="agent",
+    )
     (need,) = [need for need in diagnose(poor, None, program_ready=True).needs if need.name == "netem"]
     assert need.there is False and need.severity == "limits"
     assert "delay in the kernel" in need.needed_for and "Specified qdisc kind is unknown" in need.answer and need.remedy

@@ -67,7 +67,9 @@ def test_three_classes_below_one_rate_in_strict_priority() -> None:
 
 
 def test_rates_above_32_bits_go_in_an_attribute_of_their_own() -> None:
-    (_, _, body, _) = tc.htb_class(5, 0x10001, 0x10000, rate=50 * 10**9, ceil=10**9, buffer=2, cbuffer=2, prio=0, quantum=10_000)
+    (_, _, body, _) = tc.htb_class(
+        5, 0x10001, 0x10000, rate=50 * 10**9, ceil=10**9, buffer=2, cbuffer=2, prio=0, quantum=10_000
+    )
     options = attrs(attrs(body, tc.MSG.size)[tc.TCA_OPTIONS])
     assert struct.unpack("=Q", options[6])[0] == 50 * 10**9 and 7 not in options
     assert tc.RATE.unpack(tc.HTB_OPT.unpack(options[1])[0])[5] == 0xFFFFFFFF
