@@ -30,7 +30,7 @@ def test_an_incast_of_sixteen_loses_no_packet_where_switches_trim() -> None:
     run = made(
         topology="single-switch-8",
         topology_set=["hosts=17", "queue.limit=200KB"],
-        workload={"kind": "incast", "bytes": "200KB", "params": {"senders": 16}},
+        workload={"kind": "incast", "bytes": "500KB", "params": {"senders": 16}},
         transport={"kind": "mrc", "trim": "on"},
         clock="virtual",
     )

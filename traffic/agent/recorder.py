@@ -12,6 +12,7 @@ from traffic.agent.nic import Nic
 from traffic.agent.spec import WorkerResult, WorkerSpec
 from traffic.agent.work import Work
 from traffic.packet.codec import Packet
+from traffic.packet.dscp import CONTROL
 from traffic.transport.base import QueuePair, Sink
 
 _LATE_BINS = 64
@@ -59,13 +60,12 @@ class Recorder:
     def arrived(self, rank: int, packet: Packet, at: int) -> None:
         """A packet reached its host; arrival times of full packets tell the spacing of the last port.
 
-        A time is negative where a shorter data packet or a trimmed one, which go before full ones in bursts, came since the
-        full packet before.
+        A time is negative where a trimmed packet, or one of the data class that is not full, came since the one before.
         """
-        size = packet.payload.nbytes
-        if packet.trimmed or 0 < size < self.spec.transport.mtu:
-            self._cut.add(rank)
-        elif size:
+        if packet.payload.nbytes < self.spec.transport.mtu:
+            if packet.dscp != CONTROL:
+                self._cut.add(rank)
+        else:
             times = self.gaps[rank]
             if len(times) < _MOST_ARRIVALS:
                 times.append(-at if rank in self._cut else at)
