@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import click
@@ -47,6 +48,7 @@ def start(which: str, folder: Path | None) -> None:
     for path in start_lab(chosen, folder):
         click.echo(path)
     click.echo(f"go on with: cd {folder}, then read handout.md", err=True)
+    click.echo(f"Python, for notebooks and snippets in a handout: {sys.executable}", err=True)
     if shutil.which("fabriclab") is None:
         scripts = Path(__file__).resolve().parents[2] / "scripts"
         click.echo(f'first, so that the shell finds fabriclab anywhere: export PATH="{scripts}:$PATH"', err=True)

@@ -13,7 +13,7 @@ from emulator.cli.session import verbosity_options
 
 
 @click.command(
-    epilog="Example: fabriclab run labs/03-incast/dcqcn.yaml --set workload.params.senders=4 --set uplink.rate=25Gbit"
+    epilog="Example: fabriclab run labs/03-incast/dcqcn.yaml --set workload.params.senders=4 --set host_link.rate=25Gbit"
 )
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--clock", type=click.Choice(["auto", "real", "virtual"]), default=None, help="Instead of the file's.")
