@@ -110,12 +110,13 @@ class Raw(Mapping[str, Any]):
         import numpy as np
 
         path = self.folder / "samples.npz"
+        never = np.empty((0, 2), np.int64)
         names = ("time_ns", "port", "cls", "backlog_bytes", "enqueued", "dropped", "marked", "trimmed", "tick_ns")
         if not path.is_file():
-            return {**{n: np.empty(0, np.int64) for n in names}, "period_ns": np.array(0)}
+            return {**{n: np.empty(0, np.int64) for n in names}, "period_ns": np.array(0), "slept_ns": never}
         with np.load(path, allow_pickle=False) as stored:
-            kept = ("tx_bytes",) if "tx_bytes" in stored.files else ()
-            return {n: stored[n] for n in (*names, *kept, "period_ns")}
+            kept = [name for name in ("tx_bytes", "slept_ns") if name in stored.files]
+            return {"slept_ns": never, **{n: stored[n] for n in (*names, *kept, "period_ns")}}
 
     @cached_property
     def plan_ports(self) -> dict[str, dict[str, Any]]:

@@ -198,6 +198,10 @@ def _gap_rows(s: Mapping[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64], ND
     order = np.argsort(series.astype(np.uint16) if series.max(initial=0) < 2**16 else series, kind="stable")
     series, time = series[order], s["time_ns"][order].astype(np.int64)
     late = (np.diff(time) > MISSED * period) & (np.diff(series) == 0)
+    for begin, end in s.get("slept_ns", ()):  # nothing could move: nothing was missed
+        late &= ~(
+            (time[:-1] <= begin + period) & (time[1:] >= end - period) & (np.diff(time) <= end - begin + 2 * period)
+        )
     at = np.flatnonzero(late) if period > 0 else np.empty(0, np.int64)
     return time[at] + period, series[at] // kinds, series[at] % kinds
 

@@ -8,7 +8,7 @@ import time
 MODE = "FABRICLAB_COMPUTE"
 """free, measured, fixed (the caller's own number) or fixed:NANOSECONDS."""
 MARKS = "FABRICLAB_MARKS"
-"""The file that keeps the times of all calls: a line with begin and end, CLOCK_MONOTONIC ns."""
+"""The file that keeps the times of all calls, without "-RANK": a line with begin and end, CLOCK_MONOTONIC ns."""
 TDF = "FABRICLAB_TDF"
 
 
@@ -33,8 +33,9 @@ def compute(seconds: float = 0.0) -> None:
             set_timer_slack()
             sleep_until(begin + lasting * int(os.environ.get(TDF, "1")))
     path = os.environ.get(MARKS)
-    if path is not None:
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    rank = os.environ.get("RANK", os.environ.get("OMPI_COMM_WORLD_RANK"))
+    if path is not None and rank is not None:
+        fd = os.open(f"{path}-{rank}", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             os.write(fd, f"{begin} {time.monotonic_ns()}\n".encode())
         finally:

@@ -8,13 +8,15 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emulator.collect.environment import counters
 from emulator.collect.sampler import Sampler
 from emulator.exec import records, steps
 from emulator.exec.agents import Agents
 from emulator.exec.program import Program
+from emulator.exec.quiet import Taps
+from emulator.exec.rounds import Each, Rounds
 from emulator.exec.session import Limits, Member, Outcome, Session, end_all
 from emulator.exec.sockets import Flow, TcpWatch
 from emulator.exec.start import Start, start_program, told
@@ -26,23 +28,17 @@ from emulator.fabric.fabric import Fabric
 from emulator.fabric.plan import make_plan
 from emulator.port.features import probe
 from emulator.topology.model import Topology
+from traffic.agent.clock import Clock
 from traffic.agent.recorder import run_wait_ns
 from traffic.agent.spec import WorkerResult
+
+if TYPE_CHECKING:
+    from emulator.collect.capture import Capture
 
 _GRID_NS = 100_000_000
 _MOST_TRACED = 1024
 _SETTLE_NS = 2_000_000
 """Fabric time for what is still under way when the last process has ended."""
-
-
-class _Queues:
-    """The queue sampler as something periodic."""
-
-    def __init__(self, sampler: Sampler) -> None:
-        self.sampler = sampler
-
-    def round(self, now: int) -> None:
-        self.sampler.sample(now)
 
 
 def execute_program(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerResult:
@@ -80,7 +76,7 @@ def execute_program(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> 
         first = fabric.differences(plan, start)
         before = counters()
         with capture_of(run, fabric, raw) as capture:
-            result, samples, facts = _run(fabric, manifest, run_dir, say)
+            result, samples, facts = _run(fabric, manifest, run_dir, say, capture)
         after = counters()
         end = fabric.readback()
         last = fabric.differences(plan, end)
@@ -106,7 +102,7 @@ def go_first() -> None:
 
 
 def _run(
-    fabric: Fabric, manifest: Mapping[str, Any], run_dir: Path, say: Say
+    fabric: Fabric, manifest: Mapping[str, Any], run_dir: Path, say: Say, capture: Capture | None
 ) -> tuple[WorkerResult, dict[str, Any], dict[str, Any]]:
     """The program from start to end: what was carried, the samples, and what is kept of its processes."""
     run = manifest["resolved"]
@@ -131,6 +127,15 @@ def _run(
             clock=None if virtual else start.now,
         )
         began, waited, used = time.monotonic(), run_wait_ns(), time.process_time()
+        taps = None
+        if virtual:
+            taps = Taps((fabric.netns(name), plan.ports_of(name)[0].ifname) for name in hosts)
+            stack.callback(taps.close)
+        extra: list[Each] = [watch.round]
+        if capture is not None:
+            capture.zero_ns = Clock(tdf=tdf, start_ns=0).offset_ns + start_ns
+            extra.append(lambda _: capture.drain())
+        rounds = Rounds(sampler, run["sample_ns"], others=extra, woken=[watch.woke], taps=taps)
         if agents is not None:
             agents.start(start_ns)
         time.sleep(max(0.0, (start_ns - time.monotonic_ns()) / 1e9))
@@ -141,9 +146,8 @@ def _run(
             members,
             start_ns=start_ns,
             tdf=tdf,
-            period_ns=run["sample_ns"],
             limits=Limits(run["time_limit_ns"], float("inf") if virtual else run["wall_limit_s"]),
-            rounds=[_Queues(sampler), watch],
+            rounds=rounds,
             watch=[] if agents is None else [(agents.fd, agents.problem)],
         )
         outcome = session.run()
@@ -152,8 +156,10 @@ def _run(
         carried = None if agents is None else agents.finish(well=outcome.problem is None)
         time.sleep(_SETTLE_NS * tdf / 1e9)
         watch.round(session.now())
+        if capture is not None:
+            capture.stop()
         flows = watch.flows()
-        calls = {r.rank: steps.read_calls(start.marks(r.rank), start_ns, tdf) for r in program.placement()}
+        calls = {r.rank: steps.read_calls(start.marks, r.rank, start_ns, tdf) for r in program.placement()}
         facts = {**told(start, members, calls), "end_ns": outcome.end_ns}
         if agents is not None:
             result = _of_agents(carried, outcome, start_ns)

@@ -15,6 +15,18 @@ KIND: Final = "exec"
 MASTER_PORT: Final = 29500
 """Where rank 0 listens, as torchrun chooses."""
 
+RANK_VARIABLES: Final = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "HOSTNAME",
+    "FABRICLAB_HOST",
+    "FABRICLAB_ADDRESS",
+)
+"""What differs from rank to rank in the environment; MPI's ranks have variables of their own."""
+
 ComputeMode = Literal["free", "fixed", "measured"]
 Collectives = Mapping[str, str]
 

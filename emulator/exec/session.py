@@ -10,33 +10,28 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from emulator.exec.launch import Process
+from emulator.exec.rounds import Rounds
 from traffic.agent.clock import Poller
 
 GRACE_S: Final = 1.0
 """Wall time between SIGTERM and SIGKILL for what still runs once a rank has failed; on the virtual clock, virtual time."""
 
 
-class Periodic(Protocol):
-    """What is done at fixed fabric times while the program runs."""
-
-    def round(self, now: int) -> None:
-        """Called at or soon after each time."""
-
-
 @dataclass(frozen=True)
 class Member:
     """A process of the program with the name that errors and output give it: `rank 2 on host2`, `mpirun on host0`.
 
-    `rank` is None for what starts others.
+    `rank` is None for what starts others; `explain` then tells which of those failed, if it knows.
     """
 
     name: str
     host: str
     process: Process
     rank: int | None
+    explain: Callable[[], dict[str, str] | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -64,19 +59,16 @@ class Session:
         *,
         start_ns: int,
         tdf: int,
-        period_ns: int,
         limits: Limits,
-        rounds: Sequence[Periodic],
+        rounds: Rounds,
         watch: Sequence[tuple[int, Callable[[], dict[str, str] | None]]] = (),
     ) -> None:
         self.members = members
         self.start_ns = start_ns
         self.tdf = tdf
-        self.period_ns = period_ns
         self.limits = limits
         self.rounds = rounds
         self.watch = dict(watch)
-        self._due = 0
 
     def now(self) -> int:
         """Fabric time."""
@@ -87,22 +79,27 @@ class Session:
         outputs = {m.process.output: m.process for m in self.members if m.process.output is not None}
         ends = {m.process.ended: m for m in self.members}
         # A descriptor that is closed leaves the poller by itself.
-        poller = Poller([*outputs, *ends, *self.watch])
+        poller = Poller([*outputs, *ends, *self.watch, *self.rounds.fds])
         try:
             return self._loop(poller, outputs, ends)
         finally:
             poller.close()
+            self.rounds.end(self.now())
 
     def _loop(self, poller: Poller, outputs: dict[int, Process], ends: dict[int, Member]) -> Outcome:
         deadline = time.monotonic() + self.limits.wall_s
+        rounds = self.rounds
         while ends:
             now = self.now()
-            if now >= self._due:
-                self._sample(now)
+            if now >= rounds.due:
+                rounds.take(now)
                 now = self.now()
             if now > self.limits.fabric_ns or time.monotonic() > deadline:
                 return Outcome(now, self._late(now, list(ends.values())))
-            ready = poller.wait(self._due * self.tdf + self.start_ns - time.monotonic_ns())
+            due = min(rounds.due, self.limits.fabric_ns + 1)
+            ready = poller.wait(due * self.tdf + self.start_ns - time.monotonic_ns())
+            if any(fd in rounds.fds for fd in ready):
+                rounds.wake(self.now())
             for fd in ready:
                 if fd in outputs:
                     outputs[fd].read()
@@ -116,13 +113,10 @@ class Session:
                     return Outcome(self.now(), problem)
         return Outcome(self.now())
 
-    def _sample(self, now: int) -> None:
-        for one in self.rounds:
-            one.round(now)
-        self._due += self.period_ns * max(1, -(-(now + 1 - self._due) // self.period_ns))
-
     def _failed(self, first: Member) -> dict[str, str]:
         """Which one failed first, and who had left before it."""
+        if first.explain is not None and (known := first.explain()) is not None:
+            return known
         gone = [m for m in self.members if m is not first and m.process.ending is not None and m.process.code == 0]
         before = f"; before it had ended with exit code 0: {self._times(gone)}" if gone else ""
         assert first.process.ending is not None

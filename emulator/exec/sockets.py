@@ -96,6 +96,10 @@ class TcpWatch:
                 self._seen(space.host, message, now, is_open=False)
         self._before = now
 
+    def woke(self, now: int) -> None:
+        """Nothing was sent since the last round until now."""
+        self._before = now
+
     def _seen(self, host: int, message: memoryview, now: int, *, is_open: bool) -> None:
         if len(message) < _MSG.size:
             return

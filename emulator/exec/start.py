@@ -14,7 +14,8 @@ from emulator.exec.compute import MARKS, MODE, TDF
 from emulator.exec.enter import Door, write_tables
 from emulator.exec.guest import program_path
 from emulator.exec.launch import Process, record
-from emulator.exec.program import Program, Rank, rank_environment
+from emulator.exec.mpi import TaggedOutput, mpirun_argv, write_map
+from emulator.exec.program import RANK_VARIABLES, Program, Rank, rank_environment
 from emulator.exec.session import Member, end_all
 from emulator.exec.steps import Calls
 from emulator.experiment.execute import Say
@@ -38,9 +39,10 @@ class Start:
         """Fabric time."""
         return (time.monotonic_ns() - self.start_ns) // self.tdf
 
-    def marks(self, rank: int) -> Path:
-        """The file in which a rank notes its calls of `emulator.compute`."""
-        return self.run_dir.resolve() / "raw" / f"marks-{rank}"
+    @property
+    def marks(self) -> Path:
+        """Where ranks note their calls of `emulator.compute`: the start of the files' names."""
+        return self.run_dir.resolve() / "raw" / "marks"
 
     def door(self, host: str, binds: tuple[tuple[Path, str], ...] = ()) -> Door:
         """The way into a host."""
@@ -59,7 +61,7 @@ class Start:
             MARK_VARIABLE: plan.run_id,
             MODE: mode,
             TDF: str(self.tdf),
-            MARKS: str(self.marks(rank.rank)),
+            MARKS: str(self.marks),
             **({} if self.agent is None else {ADDRESS: self.agent}),
         }
         peers = [plan.address(host) for host in program.hosts]
@@ -67,11 +69,12 @@ class Start:
 
 
 def start_program(start: Start) -> list[Member]:
-    """Start every rank on its host; if one cannot be started, end those that were."""
+    """Start every rank on its host (or mpirun on the first); if one cannot be started, end those that were."""
     plan = start.fabric.plan
-    tables = write_tables(
-        start.run_dir.resolve() / "raw", [(node.name, plan.address(node.name)) for node in plan.hosts]
-    )
+    raw = start.run_dir.resolve() / "raw"
+    tables = write_tables(raw, [(node.name, plan.address(node.name)) for node in plan.hosts])
+    if start.program.mpi:
+        return [_start_mpirun(start, raw, tables)]
     members: list[Member] = []
     try:
         for rank in start.program.placement():
@@ -92,6 +95,26 @@ def _start_rank(start: Start, rank: Rank, binds: tuple[tuple[Path, str], ...]) -
     )
     start.fabric.adopt(process.pid)
     return Member(f"rank {rank.rank} on {rank.host}", rank.host, process, rank.rank)
+
+
+def _start_mpirun(start: Start, raw: Path, tables: tuple[tuple[Path, str], ...]) -> Member:
+    """mpirun on the first host; it starts the ranks."""
+    program, first = start.program, start.program.placement()[0]
+    where = raw / "mpi-hosts.json"
+    write_map(where, {host: start.fabric.pid(host) for host in program.hosts}, program.cwd, tables)
+    output = TaggedOutput(program, start.run_dir / "output", lambda text: start.say("note", {"text": text}))
+    environment = start.environment(first)
+    for name in RANK_VARIABLES:
+        environment.pop(name, None)
+    process = Process(
+        mpirun_argv(program, where),
+        door=start.door(first.host, tables),
+        env={**environment, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+        file=start.run_dir / "output" / "mpirun.txt",
+        on_line=output.line,
+    )
+    start.fabric.adopt(process.pid)
+    return Member(f"mpirun on {first.host}", first.host, process, None, output.problem)
 
 
 def told(start: Start, members: Sequence[Member], calls: Mapping[int, Calls]) -> dict[str, Any]:

@@ -26,10 +26,10 @@ class Step:
     compute_ns: float
 
 
-def read_calls(path: Path, start_ns: int, tdf: int) -> list[tuple[int, int]]:
-    """The calls in a file of marks, as fabric ns after the start; none where there is no file."""
+def read_calls(marks: Path, rank: int, start_ns: int, tdf: int) -> list[tuple[int, int]]:
+    """The calls in a rank's file of marks, as fabric ns after the start; none where there is no file."""
     try:
-        lines = path.read_text(encoding="ascii").splitlines()
+        lines = marks.with_name(f"{marks.name}-{rank}").read_text(encoding="ascii").splitlines()
     except OSError:
         return []
     pairs = (line.split() for line in lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +45,7 @@ class Facts:
     ticks_ns: NDArray[np.int64] | None = None
     period_ns: int = 0
     end_ns: int = 0
+    watched_ns: int = 0
     marking: list[PortMarks] = field(default_factory=list)
     ce_seen: int | None = None
     single_path: bool | None = None
@@ -144,7 +145,8 @@ def _agents(facts: Facts, worker: Mapping[str, Any], names: Sequence[str]) -> No
         facts.hosts = [HostCount(name, None, None) for name in names]
         return
     facts.hosts = [
-        HostCount(names[h["rank"]], h["tx_packets"], h["rx_packets"] + h["rx_foreign"], h["kernel_drops"]) for h in hosts
+        HostCount(names[h["rank"]], h["tx_packets"], h["rx_packets"] + h["rx_foreign"], h["kernel_drops"])
+        for h in hosts
     ]
     facts.tx_packets = sum(h["tx_packets"] for h in hosts)
     facts.enobufs = sum(h["enobufs"] for h in hosts)
@@ -247,10 +249,20 @@ def _samples(facts: Facts, raw: Mapping[str, Any], mtu: int, names: Sequence[str
     if not samples or not int(samples["period_ns"]):
         return
     facts.period_ns = int(samples["period_ns"])
-    facts.ticks_ns = np.asarray(samples["tick_ns"], dtype=np.int64)
+    slept = samples.get("slept_ns", ())
+    facts.ticks_ns = awake(np.asarray(samples["tick_ns"], dtype=np.int64), slept)
+    facts.watched_ns = int(awake(np.array([facts.end_ns], dtype=np.int64), slept)[0])
     facts.series = port_series(samples, raw.get("ports") or {}, raw["plan"]["ports"], mtu)
     arrivals = (raw.get("worker") or {}).get("arrivals") or {}
     facts.gaps = last_port_gaps(arrivals, facts.series, raw["plan"], names, mtu)
+
+
+def awake(times: NDArray[np.int64], slept: Iterable[tuple[int, int]]) -> NDArray[np.int64]:
+    """Times counted without those in which nothing could move, so that no sample is missed there."""
+    out = times.copy()
+    for begin, end in slept:
+        out -= np.clip(times - begin, 0, end - begin)
+    return out
 
 
 def _machine(facts: Facts, softnet: Mapping[str, Any]) -> None:

@@ -81,7 +81,7 @@ def all_checks(facts: Facts) -> tuple[Check, ...]:
         check_conservation(f.ports, f.hosts),
         i.check_hidden_drops(f.hidden),
         i.check_cpu(f.cpu, clock=f.clock),
-        i.check_sampler(f.ticks_ns, f.period_ns, f.end_ns),
+        i.check_sampler(f.ticks_ns, f.period_ns, f.watched_ns or f.end_ns),
         check_marking(f.marking, f.ce_seen),
         order,
         workload,

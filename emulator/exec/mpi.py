@@ -1,0 +1,121 @@
+"""OpenMPI on the fabric: mpirun on the first host, with a launch agent that enters the others' namespaces.
+
+mpirun starts its daemons with what it takes for a remote shell (plm_rsh_agent); ours enters the named host instead. The hosts
+share a file system and a process table but no network, and each has its own name, so to OpenMPI they are different nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from emulator.errors import MissingCapability, UsageError
+from emulator.exec.launch import KEPT_LINES
+from emulator.exec.program import Program
+
+_TAGGED: Final = re.compile(r"\[\d+,(\d+)\]<(?:stdout|stderr|stddiag)>:? ?(.*)")
+_EXITED: Final = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\]")
+_CODE: Final = re.compile(r"Exit code: +(\d+)")
+_SIGNALLED: Final = re.compile(r"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+) \(([^)]*)\)")
+_FABRIC: Final = "10.0.0.0/8"
+
+
+def require_mpirun() -> str:
+    """Where mpirun is; MissingCapability with what to install, UsageError where it is another MPI's."""
+    found = shutil.which("mpirun")
+    if found is None:
+        raise MissingCapability(
+            "there is no mpirun", where="--mpi", remedy="install Debian's packages openmpi-bin and libopenmpi-dev"
+        )
+    if shutil.which("orted") is None:
+        raise UsageError("this mpirun is not OpenMPI's", where=found, remedy="install Debian's package openmpi-bin")
+    return found
+
+
+def mpirun_argv(program: Program, map_file: Path) -> list[str]:
+    """The command line of mpirun. Nothing of the machine's own network is used, and waiting ranks let others run."""
+    slots = ",".join(f"{host}:{program.on_host(host)}" for host in program.hosts)
+    agent = f"{sys.executable} -m emulator.exec.mpi_agent {map_file}"
+    settings = {
+        "plm": "rsh",
+        "plm_rsh_agent": agent,
+        "plm_rsh_no_tree_spawn": "1",
+        "btl": "self,tcp",
+        "pml": "ob1",
+        "btl_tcp_if_include": _FABRIC,
+        "oob_tcp_if_include": _FABRIC,
+        "mpi_yield_when_idle": "1",
+        "orte_base_help_aggregate": "0",
+    }
+    words = [require_mpirun(), "--allow-run-as-root", "-np", str(program.ranks), "-H", slots, "--map-by", "slot"]
+    words += ["--bind-to", "none", "--tag-output"]
+    for name, value in settings.items():
+        words += ["--mca", name, value]
+    return [*words, *program.command]
+
+
+def write_map(path: Path, pids: Mapping[str, int], cwd: str, binds: tuple[tuple[Path, str], ...]) -> None:
+    """What the launch agent needs to find a host."""
+    data = {"pids": dict(pids), "cwd": cwd, "binds": [[str(a), b] for a, b in binds]}
+    path.write_text(json.dumps(data), encoding="utf-8")
+
+
+class TaggedOutput:
+    """Splits mpirun's output by rank: to a file each, to the live output, and into the last words that errors show."""
+
+    def __init__(self, program: Program, folder: Path, say: Callable[[str], None]) -> None:
+        self._hosts = {rank.rank: rank.host for rank in program.placement()}
+        self._folder = folder
+        self._say = say
+        self._files: dict[int, BinaryIO] = {}
+        self._last: dict[int, list[str]] = {}
+        self._first: dict[str, Any] = {}
+
+    def line(self, text: str) -> None:
+        """One line of mpirun."""
+        tagged = _TAGGED.match(text)
+        if tagged is None:
+            self._own(text)
+            return
+        rank, words = int(tagged[1]), tagged[2]
+        if rank not in self._files:
+            self._files[rank] = (self._folder / f"rank{rank}.txt").open("wb", buffering=0)
+        self._files[rank].write(words.encode() + b"\n")
+        self._last.setdefault(rank, []).append(words)
+        del self._last[rank][:-KEPT_LINES]
+        self._say(f"[{rank} {self._hosts.get(rank, '?')}] {words}")
+
+    def _own(self, text: str) -> None:
+        """A line of mpirun itself: it says there which rank failed first."""
+        signalled = _SIGNALLED.search(text)
+        if signalled is not None:
+            self._first.setdefault("rank", int(signalled[1]))
+            self._first.setdefault("how", f"was ended by signal {signalled[3]} ({signalled[4]})")
+        exited, code = _EXITED.search(text), _CODE.search(text)
+        if exited is not None:
+            self._first.setdefault("rank", int(exited[1]))
+        if code is not None:
+            self._first.setdefault("how", f"ended with exit code {code[1]}")
+        if text.strip():
+            self._say(f"[mpirun] {text}")
+
+    def problem(self) -> dict[str, str] | None:
+        """Which rank failed first, as an error; None where mpirun names none."""
+        rank = self._first.get("rank")
+        if rank is None or "how" not in self._first:
+            return None
+        host = self._hosts.get(rank, "?")
+        last = self._last.get(rank)
+        shown = "\n".join(f"    {line}" for line in last or ())
+        said = f"rank {rank} on {host} printed last:\n{shown}" if last else f"rank {rank} on {host} printed nothing"
+        return {"what": f"rank {rank} on {host} {self._first['how']}", "where": host, "remedy": said}
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()

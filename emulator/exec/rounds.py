@@ -1,0 +1,59 @@
+"""What is measured at fixed fabric times while a program runs, and when not to: see `quiet`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from emulator.collect.sampler import Sampler
+from emulator.exec.quiet import Taps
+
+NEVER: Final = 1 << 62
+Each = Callable[[int], None]
+
+
+class Rounds:
+    """Rounds of the sampler, and of `others` with it, every `period_ns`, counted from the start so that no drift adds up.
+
+    With `taps` the rounds stop while nothing can move; `woken` are told when they go on.
+    """
+
+    def __init__(
+        self, sampler: Sampler, period_ns: int, *, others: Sequence[Each], woken: Sequence[Each], taps: Taps | None
+    ) -> None:
+        self.due = 0
+        self._sampler = sampler
+        self._period_ns = period_ns
+        self._others = others
+        self._woken = woken
+        self._taps = taps
+        self._asleep_ns = -1
+        self.fds: Sequence[int] = () if taps is None else taps.fds
+
+    def take(self, now: int) -> None:
+        """One round, at `due` or soon after."""
+        self._sampler.sample(now)
+        for other in self._others:
+            other(now)
+        self.due += self._period_ns * max(1, -(-(now + 1 - self.due) // self._period_ns))
+        if self._taps is not None and self._sampler.still:
+            self._taps.open()
+            self._asleep_ns, self.due = now, NEVER
+
+    def wake(self, now: int) -> None:
+        """A host has sent: go on, with a round at once."""
+        if self._taps is None or self._asleep_ns < 0:
+            return
+        self._taps.shut()
+        self._sampler.slept(self._asleep_ns, now)
+        self._asleep_ns = -1
+        for other in self._woken:
+            other(now)
+        self.due = now // self._period_ns * self._period_ns
+        self.take(now)
+
+    def end(self, now: int) -> None:
+        """The program has ended."""
+        if self._asleep_ns >= 0:
+            self._sampler.slept(self._asleep_ns, now)
+            self._asleep_ns = -1
