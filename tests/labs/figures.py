@@ -26,13 +26,13 @@ def line_chart(title: str, x: str, y: str, series: Mapping[str, Points]) -> str:
                 for px, py in points
             ]
         body.append(_text(WIDTH - RIGHT + 12, TOP + 14 + 18 * number, name, colour))
-    ticks = [_text(_x(share), HEIGHT - BOTTOM + 16, f"{share * right:.4g}", anchor="middle") for share in (0, 0.5, 1)]
+    ticks = [_text(_x(share), HEIGHT - BOTTOM + 16, _short(share * right), anchor="middle") for share in (0, 0.5, 1)]
     return _frame(title, x, y, top, [*ticks, *body])
 
 
 def bar_chart(title: str, y: str, bars: Mapping[str, float]) -> str:
     """One bar a name, with its value above."""
-    top = max(bars.values()) or 1
+    top = 1.12 * (max(bars.values()) or 1)
     step = (WIDTH - LEFT - 24) / len(bars)
     body = []
     for number, (name, value) in enumerate(bars.items()):
@@ -41,9 +41,13 @@ def bar_chart(title: str, y: str, bars: Mapping[str, float]) -> str:
             f'<rect x="{at:.1f}" y="{high:.1f}" width="{step * 0.6:.1f}" height="{HEIGHT - BOTTOM - high:.1f}" '
             f'fill="{COLOURS[number % len(COLOURS)]}"/>'
         )
-        body.append(_text(at + step * 0.3, high - 6, f"{value:.4g}", anchor="middle"))
+        body.append(_text(at + step * 0.3, high - 6, _short(value), anchor="middle"))
         body.append(_text(at + step * 0.3, HEIGHT - BOTTOM + 16, name, anchor="middle"))
     return _frame(title, "", y, top, body)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _x(share: float) -> float:
@@ -66,7 +70,7 @@ def _frame(title: str, x: str, y: str, top: float, body: Sequence[str]) -> str:
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
         f'<text x="{LEFT}" y="20" font-size="14" font-weight="600" fill="#0f172a">{escape(title)}</text>',
         f'<path d="M{LEFT} {TOP}V{floor}H{WIDTH - 24}" fill="none" stroke="#64748b"/>',
-        *(_text(LEFT - 6, _y(share) + 4, f"{share * top:.3g}", anchor="end") for share in (0, 0.5, 1)),
+        *(_text(LEFT - 6, _y(share) + 4, _short(share * top), anchor="end") for share in (0, 0.5, 1)),
         _text(LEFT, TOP - 6, y),
         _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, x, anchor="middle"),
         *body,
