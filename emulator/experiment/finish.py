@@ -9,8 +9,8 @@ from typing import Any
 from emulator.collect.capture_file import write_capture
 from emulator.collect.raw import Raw
 from emulator.collect.tables import make_tables
-from emulator.experiment.execute import schedule_of
 from emulator.exec.program import KIND as PROGRAM
+from emulator.experiment.execute import schedule_of
 from emulator.judge.facts import facts_from_raw
 from emulator.judge.verdict import judge
 from emulator.report.page import make_page
@@ -34,8 +34,8 @@ def finish(run_dir: Path, manifest: Mapping[str, Any], *, earlier: Sequence[floa
         "softnet": raw.softnet,
         "samples": raw.samples,
         "probes": _probes(raw, manifest),
-    }
         "program": raw.program,
+    }
     workload = manifest["resolved"]["workload"]
     schedule = None if workload["kind"] == PROGRAM else schedule_of(workload)
     facts = facts_from_raw(parts, manifest, schedule=schedule)
@@ -44,11 +44,11 @@ def finish(run_dir: Path, manifest: Mapping[str, Any], *, earlier: Sequence[floa
     verdict = judge(facts)
     bound = None if facts.whole is None else facts.whole.bound_ns
     summary = make_summary(tables, raw, manifest, verdict, bound_ns=bound)
-    tables.write(run_dir)
     if schedule is None:
         from emulator.exec.summary import add_program
 
         add_program(summary, raw, manifest)
+    tables.write(run_dir)
     write_summary(run_dir, summary)
     write_capture(run_dir, raw.plan, application=f"fabriclab {manifest['versions'].get('fabriclab', '')}".strip())
     make_page(run_dir)
