@@ -12,16 +12,19 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from emulator.errors import MissingCapability, UsageError
-from emulator.exec.launch import KEPT_LINES
+from emulator.exec.launch import KEPT_LINES, Ending
 from emulator.exec.program import Program
 
 _TAGGED: Final = re.compile(r"\[\d+,(\d+)\]<(?:stdout|stderr|stddiag)>:? ?(.*)")
-_EXITED: Final = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\]")
-_CODE: Final = re.compile(r"Exit code: +(\d+)")
-_SIGNALLED: Final = re.compile(r"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+) \(([^)]*)\)")
+_FAILED: Final = "mpi-failed"
+_SHELL: Final = """"$@"
+code=$?
+[ $code = 0 ] || echo $code >"$0-$OMPI_COMM_WORLD_RANK"
+exit $code"""
+"""What each rank runs in: it notes an exit code that is not 0, for mpirun does not always say whose came first."""
 _FABRIC: Final = "10.0.0.0/8"
 
 
@@ -56,7 +59,7 @@ def mpirun_argv(program: Program, map_file: Path) -> list[str]:
     words += ["--bind-to", "none", "--tag-output"]
     for name, value in settings.items():
         words += ["--mca", name, value]
-    return [*words, *program.command]
+    return [*words, "/bin/sh", "-c", _SHELL, str(map_file.with_name(_FAILED)), *program.command]
 
 
 def write_map(path: Path, pids: Mapping[str, int], cwd: str, binds: tuple[tuple[Path, str], ...]) -> None:
@@ -68,19 +71,20 @@ def write_map(path: Path, pids: Mapping[str, int], cwd: str, binds: tuple[tuple[
 class TaggedOutput:
     """Splits mpirun's output by rank: to a file each, to the live output, and into the last words that errors show."""
 
-    def __init__(self, program: Program, folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, program: Program, folder: Path, raw: Path, say: Callable[[str], None]) -> None:
         self._hosts = {rank.rank: rank.host for rank in program.placement()}
         self._folder = folder
+        self._raw = raw
         self._say = say
         self._files: dict[int, BinaryIO] = {}
         self._last: dict[int, list[str]] = {}
-        self._first: dict[str, Any] = {}
 
     def line(self, text: str) -> None:
         """One line of mpirun."""
         tagged = _TAGGED.match(text)
         if tagged is None:
-            self._own(text)
+            if text.strip():
+                self._say(f"[mpirun] {text}")
             return
         rank, words = int(tagged[1]), tagged[2]
         if rank not in self._files:
@@ -90,30 +94,19 @@ class TaggedOutput:
         del self._last[rank][:-KEPT_LINES]
         self._say(f"[{rank} {self._hosts.get(rank, '?')}] {words}")
 
-    def _own(self, text: str) -> None:
-        """A line of mpirun itself: it says there which rank failed first."""
-        signalled = _SIGNALLED.search(text)
-        if signalled is not None:
-            self._first.setdefault("rank", int(signalled[1]))
-            self._first.setdefault("how", f"was ended by signal {signalled[3]} ({signalled[4]})")
-        exited, code = _EXITED.search(text), _CODE.search(text)
-        if exited is not None:
-            self._first.setdefault("rank", int(exited[1]))
-        if code is not None:
-            self._first.setdefault("how", f"ended with exit code {code[1]}")
-        if text.strip():
-            self._say(f"[mpirun] {text}")
-
     def problem(self) -> dict[str, str] | None:
-        """Which rank failed first, as an error; None where mpirun names none."""
-        rank = self._first.get("rank")
-        if rank is None or "how" not in self._first:
+        """Which rank failed first, as an error; None where none has noted a failure."""
+        noted = [(path.stat().st_mtime_ns, path) for path in self._raw.glob(f"{_FAILED}-*")]
+        if not noted:
             return None
+        path = min(noted)[1]
+        rank, code = int(path.name.rpartition("-")[2]), int(path.read_text(encoding="ascii"))
         host = self._hosts.get(rank, "?")
         last = self._last.get(rank)
         shown = "\n".join(f"    {line}" for line in last or ())
         said = f"rank {rank} on {host} printed last:\n{shown}" if last else f"rank {rank} on {host} printed nothing"
-        return {"what": f"rank {rank} on {host} {self._first['how']}", "where": host, "remedy": said}
+        how = Ending(128 - code if code > 128 else code, 0, 0).text  # a shell gives 128 + n for signal n
+        return {"what": f"rank {rank} on {host} {how}", "where": host, "remedy": said}
 
     def close(self) -> None:
         """Close the files."""

@@ -102,7 +102,7 @@ def _start_mpirun(start: Start, raw: Path, tables: tuple[tuple[Path, str], ...])
     program, first = start.program, start.program.placement()[0]
     where = raw / "mpi-hosts.json"
     write_map(where, {host: start.fabric.pid(host) for host in program.hosts}, program.cwd, tables)
-    output = TaggedOutput(program, start.run_dir / "output", lambda text: start.say("note", {"text": text}))
+    output = TaggedOutput(program, start.run_dir / "output", raw, lambda text: start.say("note", {"text": text}))
     environment = start.environment(first)
     for name in RANK_VARIABLES:
         environment.pop(name, None)

@@ -43,6 +43,7 @@ _REFUSED: Final = (
     "split_group",
 )
 _NAMES: Final = ("sum", "product", "min", "max")
+_OTHER_OPS: Final = ("BAND", "BOR", "BXOR")
 
 
 class NotSupported(RuntimeError):
@@ -337,7 +338,8 @@ def _operation(opts: Any, tensor: torch.Tensor, name: str) -> tuple[str, bool]:
     for known in _NAMES:
         if wanted == getattr(ops, known.upper()):
             return known, False
-    raise NotSupported(f"{NAME}: {name} with {wanted} is not supported, only sum, avg, product, min, max")
+    other = next((o for o in _OTHER_OPS if hasattr(ops, o) and wanted == getattr(ops, o)), "this operation")
+    raise NotSupported(f"{NAME}: {name} with {other} is not supported, only sum, avg, product, min, max")
 
 
 @lru_cache(maxsize=1)

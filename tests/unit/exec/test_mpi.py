@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def test_without_mpirun_the_error_says_what_to_install(monkeypatch: pytest.Monke
 
 def test_lines_go_to_their_ranks(tmp_path: Path) -> None:
     said: list[str] = []
-    output = TaggedOutput(PROGRAM, tmp_path, said.append)
+    output = TaggedOutput(PROGRAM, tmp_path, tmp_path, said.append)
     for line in ("[1,0]<stdout>:hello", "[1,2]<stderr>:oh: no", "", "mpirun has something to say"):
         output.line(line)
     output.close()
@@ -45,16 +46,11 @@ def test_lines_go_to_their_ranks(tmp_path: Path) -> None:
 
 
 def test_the_rank_that_failed_first_is_named_with_its_last_words(tmp_path: Path) -> None:
-    output = TaggedOutput(PROGRAM, tmp_path, lambda text: None)
-    for line in (
-        "[1,2]<stdout>:cannot go on",
-        "mpirun detected that one or more processes exited with non-zero status, thus causing",
-        "the job to be terminated. The first process to do so was:",
-        "",
-        "  Process name: [[45634,1],2]",
-        "  Exit code:    3",
-    ):
-        output.line(line)
+    output = TaggedOutput(PROGRAM, tmp_path, tmp_path, lambda text: None)
+    output.line("[1,2]<stdout>:cannot go on")
+    for rank, code in ((2, 3), (0, 143)):  # rank 0 was ended because rank 2 had failed
+        (tmp_path / f"mpi-failed-{rank}").write_text(f"{code}\n")
+        os.utime(tmp_path / f"mpi-failed-{rank}", ns=(0, 1000 + code))
     output.close()
     assert output.problem() == {
         "what": "rank 2 on host5 ended with exit code 3",
@@ -64,10 +60,10 @@ def test_the_rank_that_failed_first_is_named_with_its_last_words(tmp_path: Path)
 
 
 def test_a_signal_is_told_as_one(tmp_path: Path) -> None:
-    output = TaggedOutput(PROGRAM, tmp_path, lambda text: None)
-    output.line("mpirun noticed that process rank 1 with PID 0 on node host0 exited on signal 11 (Segmentation fault).")
+    output = TaggedOutput(PROGRAM, tmp_path, tmp_path, lambda text: None)
+    (tmp_path / "mpi-failed-1").write_text("139\n")  # 128 + SIGSEGV, as a shell gives it
     output.close()
     problem = output.problem()
     assert problem is not None
-    assert problem["what"] == "rank 1 on host0 was ended by signal 11 (Segmentation fault)"
+    assert problem["what"] == "rank 1 on host0 was ended by SIGSEGV"
     assert problem["remedy"] == "rank 1 on host0 printed nothing"
