@@ -103,6 +103,6 @@ def check(work: Work, sheet: Sheet) -> None:
         "What spraying does about a slow link",
         {"equal_shares": lambda: slow_share() > 23, "moves_away": lambda: slow_share() < 22},
         because=lambda: (
-            f"the slow link carried {slow_share():.1f} % of leaf0's packets; an equal share is 25 %, its share of the rates 25 / 325 = 7.7 %"
+            f"the slow link carried {slow_share():.1f} % of leaf0's packets; an equal share is 25 %, the share of its rate 7.7 %"
         ),
     )

@@ -32,6 +32,9 @@ def check(work: Work, sheet: Sheet) -> None:
         found, word = failed(name), work.answers.text(key).upper()
         return word in found, f"{word}: in given/{name} failed {', '.join(found) or 'nothing'}"
 
+    def quotable() -> list[str]:
+        return [name for name in "abc" if given(name).verdict["word"] != "untrusted"]
+
     def pairs() -> tuple[LabRun, LabRun]:
         how = "run exact.yaml twice, the second time beside the busy program"
         like = exact().setup
@@ -82,10 +85,14 @@ def check(work: Work, sheet: Sheet) -> None:
             points=2,
         )
     sheet.choice(
-        "quote", "Which may be quoted",
-        {name: lambda name=name: given(name).verdict["word"] != "untrusted" for name in "abc"},  # type: ignore[misc]
+        "quote",
+        "Which may be quoted",
+        {
+            **{name: lambda name=name: quotable() == [name] for name in "abc"},  # type: ignore[misc]
+            "none": lambda: not quotable(),
+        },
         because=lambda: "; ".join(f"{name} says {given(name).verdict['word']}" for name in "abc"),
-    )  # fmt: skip
+    )
     sheet.choice(
         "same_bytes",
         "The exact run beside a busy program",
