@@ -164,7 +164,7 @@ def _run(
         if agents is not None:
             result = _of_agents(carried, outcome, start_ns)
             paths = label_paths(plan, fabric.netns, result.paths, hosts)
-            facts["tcp_bytes"] = sum(flow.bytes for _, flow in flows)
+            facts["tcp_bytes"] = sum(flow.acked for _, flow in flows)
         else:
             after = [records.host_counts(str(path)) for path in spaces]
             rows, paths = _paths(fabric, flows, hosts)

@@ -28,7 +28,7 @@ def moves_of(flows: Sequence[tuple[Key, Flow]], first_id: int = 0) -> list[MoveR
                 0,
                 flow.src,
                 flow.dst,
-                flow.bytes,
+                flow.acked,  # what a closing connection had sent but nobody acknowledged never arrived for certain
                 start_ns=flow.start_ns,
                 delivered_ns=flow.end_ns,
                 acked_ns=flow.end_ns,
@@ -38,7 +38,7 @@ def moves_of(flows: Sequence[tuple[Key, Flow]], first_id: int = 0) -> list[MoveR
                 ce=None if info is None or not info.ecn else info.delivered_ce,
                 trimmed=None,
                 timeouts=None if info is None else info.timeouts,
-                bytes_acked=flow.bytes,
+                bytes_acked=flow.acked,
             )
         )
     return out

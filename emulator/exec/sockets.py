@@ -42,7 +42,10 @@ _BUFFER: Final = 8 << 20
 
 @dataclass(slots=True)
 class Flow:
-    """What one end of a connection has sent to the other; hosts by number, times in fabric ns."""
+    """What one end of a connection has sent to the other; hosts by number, times in fabric ns.
+
+    `bytes` were sent, each counted once; `acked` of them the other end has acknowledged.
+    """
 
     src: int
     dst: int
@@ -134,8 +137,8 @@ class TcpWatch:
             self.samples.append(Sample(now, key, info))
 
     def flows(self) -> list[tuple[tuple[int, int], Flow]]:
-        """Every end that sent something, by start, hosts and ports; the key is that of its samples."""
-        found = [(key, flow) for key, flow in self._flows.items() if flow.bytes]
+        """Every end whose bytes arrived, by start, hosts and ports; the key is that of its samples."""
+        found = [(key, flow) for key, flow in self._flows.items() if flow.acked]
         return sorted(
             found, key=lambda item: (item[1].start_ns, item[1].src, item[1].dst, item[1].sport, item[1].dport)
         )

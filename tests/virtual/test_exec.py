@@ -1,0 +1,117 @@
+"""Programs on the virtual clock: training whose losses are those of one process, the same to the byte in two runs; iperf3."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emulator.errors import RunFailed
+from emulator.report.api import Run
+from tests.experiments import ROOT, check_of, fresh, made
+
+pytestmark = pytest.mark.virtual
+DDP = str(ROOT / "examples" / "ddp.py")
+FILES = ("flows.parquet", "queues.parquet", "events.jsonl")
+
+
+def training(backend: str, ranks: int, gbit: int = 100, *more: str, compute: str = "fixed=2ms") -> dict[str, Any]:
+    """The DDP example over a fabric of one rate; the ranks are spread over both leaves."""
+    hosts = [str(i) for i in (0, 4, 1, 5, 2, 6, 3, 7)][:ranks]
+    command = [sys.executable, DDP, "gloo" if backend == "gloo" else "fabriclab"]
+    return {
+        "topology": "leaf-spine-2x2x4",
+        "topology_set": [f"host_link.rate={gbit}Gbit", f"uplink.rate={gbit}Gbit", *more],
+        "workload": {
+            "kind": "exec",
+            "bytes": 0,
+            "params": {"command": command, "cwd": str(ROOT), "hosts": hosts, "compute": compute},
+        },
+        "transport": {"kind": "tcp" if backend == "gloo" else backend},
+        "clock": "virtual",
+        "wall_limit_s": 580,
+        "time_limit": "10s",
+    }
+
+
+def losses(text: str) -> list[float]:
+    """The losses that the example prints."""
+    return [float(value) for value in re.findall(r"step \d+ loss ([0-9.]+)", text)]
+
+
+@functools.cache
+def alone() -> list[float]:
+    """The same training in one process."""
+    done = subprocess.run([sys.executable, DDP, "single"], capture_output=True, text=True, check=True, cwd=ROOT)
+    return losses(done.stdout)
+
+
+def check_training(run: Run) -> None:
+    assert len(alone()) == 10
+    assert losses((run.path / "output" / "rank0.txt").read_text()) == pytest.approx(alone(), rel=1e-4)
+    assert run.summary["steps"]["count"] == 9
+    assert run.summary["steps"]["compute_us"] == pytest.approx(2000, abs=1)  # reading the clock costs 20 ns
+    assert 0 < run.summary["steps"]["idle_fraction"] < 1
+    assert run.verdict["word"] == "trusted", run.verdict["reasons"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "ranks", "gbit"), [("gloo", 4, 100), ("roce", 4, 100), ("mrc", 4, 10), ("mrc", 8, 100)]
+)
+def test_losses_are_those_of_one_process(backend: str, ranks: int, gbit: int) -> None:
+    run = made(**training(backend, ranks, gbit))
+    check_training(run)
+    # every rank sends 2 (N-1)/N of the 131,841 float32 parameters in each of 10 steps, and more to agree on the loss
+    least = 10 * 2 * (ranks - 1) * 131_841 * 4
+    assert least <= int(run.flows["bytes"].sum()) < 1.2 * least + 10_000_000
+
+
+def test_two_runs_are_equal_in_flows_queues_and_step_times() -> None:
+    first, second = (fresh(**training("mrc", 2)).run_dir for _ in range(2))
+    for name in FILES:
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+    assert Run(first).summary["steps"] == Run(second).summary["steps"]
+
+
+def test_iperf3_fills_the_slow_uplink_and_the_report_names_it() -> None:
+    run = made(
+        topology="slow-uplink",
+        topology_set=["uplink.rate=25Gbit"],
+        workload={
+            "kind": "exec",
+            "bytes": 0,
+            "params": {"command": ["sh", "examples/iperf3.sh", "20M"], "cwd": str(ROOT), "hosts": ["4", "0"]},
+        },
+        transport={"kind": "tcp"},
+        clock="virtual",
+    )
+    assert run.verdict["word"] == "trusted", run.verdict["reasons"]
+    assert re.fullmatch(r"leaf0:spine[01]|spine[01]:leaf1", run.summary["bottleneck"]["port"])
+    # of 25 Gbit/s, 8948 of 9038 bytes of a full segment on the wire are payload: 24.75 Gbit/s
+    assert 0.95 * 24.75 <= run.summary["flows"]["goodput_gbps"] <= 24.75 * 1.001
+    assert check_of(run, "F6")["status"] == "pass", check_of(run, "F6")
+
+
+def test_a_rank_that_hangs_is_found_without_waiting(tmp_path: Path) -> None:
+    import time
+
+    begun = time.monotonic()
+    with pytest.raises(RunFailed, match="rank 1 on host1 still running") as caught:
+        fresh(
+            topology="single-switch-8",
+            workload={
+                "kind": "exec",
+                "bytes": 0,
+                "params": {"command": ["sh", "-c", "[ $RANK = 1 ] && sleep 3600; true"], "cwd": "/", "ranks": 2},
+            },
+            transport={"kind": "tcp"},
+            clock="virtual",
+            time_limit="600s",
+        )
+    assert caught.value.where == "host1"
+    assert time.monotonic() - begun < 300  # of 600 s of fabric time
