@@ -13,17 +13,36 @@ OPTIONAL = {"How to": "howto", "Decisions": "decisions", "Results": "results"}
 
 
 def on_config(config: Any) -> Any:
-    """Puts the labs, and pages of some folders that the nav does not name, into the nav."""
+    """Puts the labs, and pages of some folders that the nav does not name, into the nav; takes out results that are not all made."""
     named = set(re.findall(r"[\w/-]+\.md", str(config.nav)))
-    for section in config.nav:
-        for title, pages in section.items():
+    if not results_are_whole():
+        config.nav = [section for section in config.nav if "Results" not in section]
+    _extend(config.nav, named)
+    return config
+
+
+def _extend(sections: list[Any], named: set[str]) -> None:
+    for section in sections:
+        for title, pages in section.items() if isinstance(section, dict) else ():
             if title == "Labs":
                 section[title] = ["labs/index.md", *(f"labs/{lab}.md" for lab in labs())]
-            folder = OPTIONAL.get(title)
-            if folder and isinstance(pages, list):
-                found = sorted(p.relative_to(ROOT / "docs").as_posix() for p in (ROOT / "docs" / folder).glob("*.md"))
+            if not isinstance(pages, list):
+                continue
+            _extend(pages, named)
+            if title in OPTIONAL:
+                found = sorted(
+                    p.relative_to(ROOT / "docs").as_posix() for p in (ROOT / "docs" / OPTIONAL[title]).glob("*.md")
+                )
                 pages.extend(page for page in found if page not in named)
-    return config
+
+
+def results_are_whole() -> bool:
+    """Whether every page that the results' first page links to has been made."""
+    index = ROOT / "docs" / "results" / "index.md"
+    if not index.is_file():
+        return False
+    links = re.findall(r"\]\(([\w-]+\.md)\)", index.read_text(encoding="utf-8"))
+    return all((index.parent / link).is_file() for link in links)
 
 
 def labs() -> list[str]:
@@ -33,6 +52,9 @@ def labs() -> list[str]:
 
 def on_files(files: Files, config: Any) -> Files:
     """Adds a page for each handout and one that lists them."""
+    if not results_are_whole():
+        for file in [file for file in files if file.src_uri.startswith("results/")]:
+            files.remove(file)
     lines = ["# Labs\n", "Each is started with `fabriclab lab start N` and graded with `fabriclab lab check N`.\n"]
     for lab in labs():
         text = (ROOT / "labs" / lab / "handout.md").read_text(encoding="utf-8")
