@@ -87,6 +87,7 @@ def run_guest(
         "run_dir": str(run_dir),
         "visible": [str(folder) for folder in _hidden_by_scratch({place, *visible})],
         "token": token,
+        "measured": measured,
     }
     with _channel(run_dir, order) as (path, offset, reading):
         command = _command(binary, path, memory, seed, measured=measured)

@@ -30,6 +30,9 @@ SAMPLE_NS: Final = 100_000
 KERNEL_BPS: Final = 1_000_000_000
 """What all hosts of a program may send together in wall time: full-sized segments through three ports each, on one core."""
 
+MEASURED_SAMPLE_NS: Final = 50_000_000
+"""The same where CPU time counts, the sampler's own too."""
+
 COLLECTIVES: Final = ("allreduce", "reduce_scatter", "all_gather", "broadcast")
 _PARAMS: Final = ("command", "hosts", "ranks", "ranks_per_host", "mpi", "compute", "env", "cwd", "algorithms")
 
@@ -53,7 +56,7 @@ def resolve_program(experiment: Experiment, topology: Topology) -> tuple[Resolve
     resolved = resolve(stand_in, topology, clock=choice.clock, tdf=choice.tdf)
     sample = resolved.sample_ns
     if experiment.sample is None and choice.clock == "virtual":
-        sample = SAMPLE_NS
+        sample = MEASURED_SAMPLE_NS if program.compute == "measured" else SAMPLE_NS
     if program.compute == "measured" and choice.clock != "virtual":
         raise UsageError(
             "--compute measured needs the virtual clock", where="--compute",
