@@ -48,18 +48,17 @@ def test_dcqcn_loses_control_above_ten_flows_and_none_collapses() -> None:
     assert packets["retransmitted"] > 0.25 * packets["data"]
 
 
-def test_loss_hurts_go_back_n_most_and_spraying_least() -> None:
+def test_one_percent_loss_breaks_go_back_n_and_leaves_the_others_three_times_its_bandwidth() -> None:
     roce = ("transport.kind=roce", "transport.cc=none", "host_link.loss=0.5%")
-    busbw = [
+    sprayed, selective, gbn = (
         run.summary["collective"]["busbw_gbps"]
         for run in (
-            result("b-loss", "transport.kind=mrc", "host_link.loss=0.05%"),
+            result("b-loss", "transport.kind=mrc", "host_link.loss=0.5%"),
             result("b-loss", *roce, "transport.recovery=selective"),
             result("b-loss", *roce, "transport.recovery=gbn"),
         )
-    ]
-    assert busbw[0] > 0.85 * 400 * 0.97  # MRC near line rate at 0.1 % of each path
-    assert busbw[2] < 0.5 * busbw[1]  # at 1 %, go-back-N far below selective repeat
+    )
+    assert sprayed > 2 * gbn and selective > 2 * gbn
 
 
 def test_a_victim_of_a_sprayed_incast_is_untouched() -> None:
