@@ -140,6 +140,7 @@ def _run(
             agents.start(start_ns)
         time.sleep(max(0.0, (start_ns - time.monotonic_ns()) / 1e9))
         say("step", {"text": "program running", "done": 0, "total": 1})
+        rounds.begin(start.now())
         members = start_program(start)
         stack.callback(end_all, members)
         session = Session(

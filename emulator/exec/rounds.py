@@ -30,6 +30,11 @@ class Rounds:
         self._asleep_ns = -1
         self.fds: Sequence[int] = () if taps is None else taps.fds
 
+    def begin(self, now: int) -> None:
+        """Before the program starts: with taps two rounds, which show that nothing moves, so that starting it is not missed."""
+        for _ in range(1 if self._taps is None else 2):
+            self.take(now)
+
     def take(self, now: int) -> None:
         """One round, at `due` or soon after."""
         self._sampler.sample(now)

@@ -48,8 +48,11 @@ def steps_of(calls: Mapping[int, Calls]) -> list[Step]:
     ]
 
 
-def summarise(steps: Sequence[Step]) -> dict[str, Any] | None:
-    """The part `steps` of summary.json, microseconds; None without steps."""
+def summarise(steps: Sequence[Step], *, measured: bool = False) -> dict[str, Any] | None:
+    """The part `steps` of summary.json, microseconds; None without steps.
+
+    Where computing is `measured` it lies between the calls, mixed with waiting: what of a step was which is not known.
+    """
     if not steps:
         return None
     import numpy as np
@@ -70,9 +73,9 @@ def summarise(steps: Sequence[Step]) -> dict[str, Any] | None:
             "p99": us(float(np.quantile(times, 0.99))),
             "max": us(times.max()),
         },
-        "compute_us": us(computing.mean()),
-        "exposed_us": us(exposed.mean()),
-        "idle_fraction": round(float(exposed.sum() / times.sum()), 4) if times.sum() else None,
+        "compute_us": None if measured else us(computing.mean()),
+        "exposed_us": None if measured else us(exposed.mean()),
+        "idle_fraction": round(float(exposed.sum() / times.sum()), 4) if times.sum() and not measured else None,
     }
 
 

@@ -26,7 +26,7 @@ def add_program(summary: dict[str, Any], raw: Raw, manifest: Mapping[str, Any]) 
         "processes": [_process(row, calls, tdf) for row in told.get("processes", ())],
     }
     steps: list[Step] = steps_of(calls)
-    found = summarise(steps)
+    found = summarise(steps, measured=program.compute == "measured")
     if found is not None:
         summary["steps"] = found
     summary["bottleneck"] = bottleneck(raw)

@@ -119,7 +119,11 @@ def _program(s: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield (
             "steps",
             f"{steps['count']}: mean {time_us(times['mean'])}  p50 {time_us(times['p50'])}  max {time_us(times['max'])}; "
-            f"computing {time_us(steps['compute_us'])}, idle {100 * steps['idle_fraction']:.1f} %",
+            + (
+                f"computing {time_us(steps['compute_us'])}, idle {100 * steps['idle_fraction']:.1f} %"
+                if steps["idle_fraction"] is not None
+                else "how much of it was computing is not known"
+            ),
         )
     narrow = s.get("bottleneck")
     if narrow:

@@ -33,6 +33,8 @@ def test_the_summary_of_steps() -> None:
     assert found["time_us"] == {"min": 4000.0, "mean": 5000.0, "p50": 5000.0, "p99": 5980.0, "max": 6000.0}
     assert (found["compute_us"], found["exposed_us"]) == (1500.0, 3500.0)
     assert found["idle_fraction"] == 0.7  # (3 + 4) of 10 ms
+    measured = summarise([Step(0, 0, 4_000_000, 1.0)], measured=True)
+    assert measured is not None and measured["idle_fraction"] is measured["compute_us"] is None
     assert events_of([Step(3, 7, 9, 2.0)]) == [{"time_ns": 7, "kind": "step", "step": 3, "step_ns": 9, "compute_ns": 2}]
 
 
