@@ -7,6 +7,7 @@ would pass.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -32,6 +33,12 @@ def have_guest_kernel() -> bool:
     from emulator.clock.kernel import find_kernel
 
     return find_kernel() is not None
+
+
+def pytest_configure() -> None:
+    """A background shell ignores Ctrl-C, and what it starts inherits that: tests that send it need it heard."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
