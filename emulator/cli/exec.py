@@ -68,6 +68,7 @@ def exec(  # noqa: A001 - the name of the command
     FABRICLAB_PEERS, the addresses of all hosts. With --transport tcp the program's own sockets carry its traffic; roce and
     mrc start our agents, which carry the torch.distributed backend "fabriclab".
     """
+    _refuse_foreign(ctx, flags["transport"])
     params: dict[str, Any] = {
         "command": list(command),
         "ranks_per_host": ranks_per_host,
@@ -82,6 +83,19 @@ def exec(  # noqa: A001 - the name of the command
     if hosts is not None:
         params["hosts"] = [word.strip() for word in hosts.split(",") if word.strip()]
     return run_and_print(ctx, experiment_of(topo, {"kind": "exec", "bytes": 0, "params": params}, flags), flags)
+
+
+def _refuse_foreign(ctx: click.Context, transport: str) -> None:
+    """Raises UsageError for a flag of our agents' packets where the program's own sockets carry them."""
+    from emulator.errors import UsageError
+
+    for name in ("mtu", "qps") if transport == "tcp" else ():
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            raise UsageError(
+                "the program's own sockets decide on packets and connections", where=f"--{name}",
+                remedy="leave it out (the topology's mtu holds), or add --transport roce or mrc",
+            )  # fmt: skip
 
 
 def _pairs(words: tuple[str, ...], option: str) -> dict[str, str]:

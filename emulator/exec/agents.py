@@ -16,8 +16,7 @@ from typing import Any, Final
 from emulator.errors import RunFailed
 from emulator.exec.program import Program
 from emulator.experiment.beside import Lines, died
-from emulator.experiment.entropy import balanced_entropy
-from emulator.experiment.execute import worker_spec
+from emulator.experiment.execute import settle_transport, worker_spec
 from emulator.fabric.fabric import Fabric
 from traffic.agent.spec import WorkerResult, WorkerSpec
 from traffic.collective.schedule import Move, Schedule
@@ -33,7 +32,7 @@ class Agents:
     `fd` becomes readable when the agents have something to say; `problem` then tells whether they gave up.
     """
 
-    def __init__(self, fabric: Fabric, program: Program, manifest: Mapping[str, Any]) -> None:
+    def __init__(self, fabric: Fabric, program: Program, manifest: Mapping[str, Any], run_dir: Path) -> None:
         names = [node.name for node in fabric.plan.hosts]
         self._folder = tempfile.TemporaryDirectory(prefix="fabriclab-")
         folder = Path(self._folder.name)
@@ -41,7 +40,7 @@ class Agents:
         self.address = str(folder / "agent")
         self._answer = folder / "result.json"
         task = folder / "task.json"
-        spec = program_spec(fabric, program, manifest)
+        spec = program_spec(fabric, program, manifest, run_dir)
         order = {
             "spec": spec.to_json(),
             "delayed": fabric.plan.delay_mode == "netem",
@@ -121,7 +120,7 @@ class Agents:
             return  # it has gone; `problem` or `finish` says so
 
 
-def program_spec(fabric: Fabric, program: Program, manifest: Mapping[str, Any]) -> WorkerSpec:
+def program_spec(fabric: Fabric, program: Program, manifest: Mapping[str, Any], run_dir: Path) -> WorkerSpec:
     """What the agents are told: all hosts, and as schedule one move between each two hosts that take part."""
     plan = fabric.plan
     names = [node.name for node in plan.hosts]
@@ -132,6 +131,5 @@ def program_spec(fabric: Fabric, program: Program, manifest: Mapping[str, Any]) 
     pairs = [(a, b) for a in used for b in used if a != b]
     moves = tuple(Move(i, a, b, 0, 0, 4) for i, (a, b) in enumerate(pairs))
     spec = dataclasses.replace(spec, schedule=Schedule("exec", "exec", len(names), 4, 0, moves))
-    if spec.transport.kind == "mrc":
-        spec.transport.options["entropy_values"] = balanced_entropy(plan, fabric.netns, spec)
+    settle_transport(spec, manifest["resolved"]["transport"], fabric, run_dir)
     return spec

@@ -16,7 +16,7 @@ from emulator.exec import records, steps
 from emulator.exec.agents import Agents
 from emulator.exec.program import Program
 from emulator.exec.quiet import Taps
-from emulator.exec.rounds import Each, Rounds
+from emulator.exec.rounds import PROGRESS_NS, Each, Progress, Rounds
 from emulator.exec.session import Limits, Member, Outcome, Session, end_all
 from emulator.exec.sockets import Flow, TcpWatch
 from emulator.exec.start import Start, start_program, told
@@ -115,7 +115,7 @@ def _run(
         stack.callback(watch.close)
         agents: Agents | None = None
         if run["transport"]["kind"] != "tcp":
-            agents = stack.enter_context(Agents(fabric, program, manifest))
+            agents = stack.enter_context(Agents(fabric, program, manifest, run_dir))
             agents.await_ready()
         before = [records.host_counts(str(path)) for path in spaces]
         start_ns = monotonic_start(0.0, _GRID_NS if virtual else 1_000_000)
@@ -135,6 +135,7 @@ def _run(
         if capture is not None:
             capture.zero_ns = Clock(tdf=tdf, start_ns=0).offset_ns + start_ns
             extra.append(lambda _: capture.drain())
+        extra.append(Progress(sampler, say, every_ns=PROGRESS_NS[run["clock"]] // tdf).round)
         rounds = Rounds(sampler, run["sample_ns"], others=extra, woken=[watch.woke], taps=taps)
         if agents is not None:
             agents.start(start_ns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from emulator.errors import UsageError
@@ -37,13 +37,14 @@ COLLECTIVES: Final = ("allreduce", "reduce_scatter", "all_gather", "broadcast")
 _PARAMS: Final = ("command", "hosts", "ranks", "ranks_per_host", "mpi", "compute", "env", "cwd", "algorithms")
 
 
-def resolve_program(experiment: Experiment, topology: Topology) -> tuple[Resolved, str]:
+def resolve_program(experiment: Experiment, topology: Topology, base: Path | None = None) -> tuple[Resolved, str]:
     """The resolved run, and why this clock and factor. Raises UsageError and MissingCapability."""
     network = topology.network()
     names = [host.name for host in network.hosts]
     program = program_of(experiment.workload.params, names)
     used = [names.index(host) for host in program.hosts]
     kind = experiment.transport.kind
+    _refuse_idle(program, experiment.workload.params, kind)
     # The packets of a program are as large as the interfaces allow.
     mtu = topology.mtu - TCP_HEADERS if kind == "tcp" else experiment.transport.mtu
     choice = _choose(experiment, network, _everyone(used, len(names)))
@@ -53,7 +54,7 @@ def resolve_program(experiment: Experiment, topology: Topology) -> tuple[Resolve
             "workload": Workload(kind="all_to_all", bytes=4 * len(names), params={"ranks": len(names)}, values=None)
         }
     )
-    resolved = resolve(stand_in, topology, clock=choice.clock, tdf=choice.tdf)
+    resolved = resolve(stand_in, topology, clock=choice.clock, tdf=choice.tdf, base=base)
     sample = resolved.sample_ns
     if experiment.sample is None and choice.clock == "virtual":
         sample = MEASURED_SAMPLE_NS if program.compute == "measured" else SAMPLE_NS
@@ -68,6 +69,20 @@ def resolve_program(experiment: Experiment, topology: Topology) -> tuple[Resolve
     return dataclasses.replace(
         resolved, name=name, workload=workload, transport=transport, sample_ns=sample
     ), choice.why
+
+
+def _refuse_idle(program: Program, params: Mapping[str, Any], kind: str) -> None:
+    """Raises UsageError for what would do nothing."""
+    if program.mpi and kind != "tcp":
+        raise UsageError(
+            f"MPI's messages go by TCP, not by {kind}",
+            where="--transport",
+            remedy="leave it out, or use --transport tcp",
+        )
+    if params.get("algorithms") and kind == "tcp":
+        raise UsageError(
+            "a program's own TCP has no algorithm to choose", where="--algorithm", remedy="add --transport roce or mrc"
+        )
 
 
 def _choose(experiment: Experiment, network: Network, senders: Schedule) -> Choice:

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from emulator.collect.sampler import Sampler
 from emulator.exec.quiet import Taps
 
 NEVER: Final = 1 << 62
 Each = Callable[[int], None]
+
+
+PROGRESS_NS: Final = {"real": 200_000_000, "virtual": 1_000_000}
+"""CLOCK_MONOTONIC between two reports of how the program's run stands."""
+
+
+class Progress:
+    """Tells a live view where the queues stand, at most every so much fabric time."""
+
+    def __init__(self, sampler: Sampler, say: Callable[[str, Mapping[str, Any]], None], *, every_ns: int) -> None:
+        self._sampler = sampler
+        self._say = say
+        self._every_ns = every_ns
+        self._next = 0
+
+    def round(self, now: int) -> None:
+        """After a round of the sampler."""
+        if now >= self._next:
+            self._next = now + self._every_ns
+            self._say("progress", {"time_ns": now, **self._sampler.latest(), "wall_ns": time.monotonic_ns()})
 
 
 class Rounds:

@@ -127,13 +127,7 @@ def execute(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerRe
         start = fabric.readback()
         first = fabric.differences(plan, start)
         spec = worker_spec(manifest, plan, fabric.netns)
-        if run["transport"].get("cc_source") is not None:
-            spec.transport.cc = str(run_dir.resolve() / run["transport"]["cc"])
-        if spec.transport.kind == "mrc":
-            options = spec.transport.options
-            values = options["entropy_values"] = balanced_entropy(plan, fabric.netns, spec)
-            if options["deny"]:
-                options["path_orders"] = path_orders(plan, fabric.netns, spec, options["deny"], values)
+        settle_transport(spec, run["transport"], fabric, run_dir)
         before = counters()
         if run["clock"] == "virtual":
             from emulator.experiment.inside import run_worker
@@ -158,6 +152,17 @@ def execute(run_dir: Path, manifest: Mapping[str, Any], *, say: Say) -> WorkerRe
         (run_dir / "commands.log").write_text("".join(line + "\n" for line in log), encoding="utf-8")
         say("step", {"text": "taking the fabric away", "done": 0, "total": 1})
     return result
+
+
+def settle_transport(spec: WorkerSpec, transport: Mapping[str, Any], fabric: Fabric, run_dir: Path) -> None:
+    """What only the built fabric can tell: where a user's own algorithm lies, which entropy takes which path."""
+    if transport.get("cc_source") is not None:
+        spec.transport.cc = str(run_dir.resolve() / transport["cc"])
+    if spec.transport.kind == "mrc":
+        options = spec.transport.options
+        values = options["entropy_values"] = balanced_entropy(fabric.plan, fabric.netns, spec)
+        if options["deny"]:
+            options["path_orders"] = path_orders(fabric.plan, fabric.netns, spec, options["deny"], values)
 
 
 def capture_of(run: Mapping[str, Any], fabric: Fabric, raw: Path) -> AbstractContextManager[Capture | None]:

@@ -64,7 +64,7 @@ def run(
     if experiment.workload.kind == PROGRAM:
         from emulator.exec.resolve import resolve_program
 
-        resolved, why = resolve_program(experiment, topology)
+        resolved, why = resolve_program(experiment, topology, base)
     else:
         network = topology.network()
         schedule, _ = make_workload(experiment, network)
