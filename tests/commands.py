@@ -1,4 +1,6 @@
-"""Commands as pages show them: every line of a ```bash block, run as written, one page in one folder from top to bottom.
+"""Commands as pages show them: every line of a ```bash or ```console block, run as written, one page in one folder, top to bottom.
+
+Where a block shows prompts (`$ `), only the lines behind them are commands; the rest is what they print.
 
 A block that cannot run in CI has a line `<!-- no-ci: the reason -->` before it.
 """
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-_BLOCK = re.compile(r"^(?P<indent> *)```bash\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^(?P<indent> *)```(?:bash|console)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _NO_CI = re.compile(r"<!-- no-ci: (.+) -->\s*\Z")
 _KEPT = ("FABRICLAB_KERNEL",)
 
@@ -42,6 +44,8 @@ def commands_of(path: Path) -> list[Command]:
         reason = _NO_CI.search(text[: block.start()])
         first = text[: block.start("text")].count("\n") + 1
         lines = block["text"].split("\n")
+        if any(line.lstrip().startswith("$ ") for line in lines):
+            lines = [line.lstrip()[2:] if line.lstrip().startswith("$ ") else "" for line in lines]
         at = 0
         while at < len(lines):
             start, whole = at, lines[at].strip()
