@@ -21,6 +21,7 @@ from emulator.fabric.registry import new_run_id
 from emulator.port.features import probe
 from emulator.port.netlink import inside
 from emulator.topology.model import Topology
+from traffic import native
 from traffic.agent.packet_socket import PacketSocket
 from traffic.agent.worker import Worker
 from traffic.packet.codec import FlowTemplate
@@ -31,6 +32,8 @@ from traffic.packet.opcodes import SPORT_MIN, Opcode
 
 _TDF = 100
 _WINDOW = 128
+_QUANTUM_NS = 250
+"""Fabric time a turn of the loop may cover: a full batch at this line rate, as when a loop is behind."""
 _HOPS = 4
 _READY_FRAMES = 20_000
 _SCAPY_PACKETS = 400
@@ -38,7 +41,10 @@ _SCAPY_PACKETS = 400
 
 @dataclass(frozen=True)
 class Datapath:
-    """Packets a second of CPU time for each way; `loop_ratio` is the full loop over Scapy. `cpu_us` is the loop's per packet."""
+    """Packets a second of CPU time for each way; `loop_ratio` is the full loop over Scapy. `cpu_us` is the loop's per packet.
+
+    `compiled` says whether the packet loop ran as machine code; `batch` is packets a turn of the loop.
+    """
 
     transport: str
     mtu: int
@@ -49,15 +55,19 @@ class Datapath:
     sendmmsg_pps: float
     scapy_pps: float
     loop_ratio: float
+    batch: float
+    compiled: bool
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)
 
 
-def topology() -> Topology:
+def topology(
+    *, rate: str = "10Tbit", delay: str = "0ns", limit: str = "16MB", kmin: str = "8MB", kmax: str = "15MB"
+) -> Topology:
     """Two hosts, four links and three routers apart."""
-    link = {"rate": "10Tbit", "delay": "0ns"}
+    link = {"rate": rate, "delay": delay}
     return Topology.model_validate(
         {
             "name": "bench",
@@ -67,8 +77,8 @@ def topology() -> Topology:
             "hosts_per_leaf": 1,
             "host_link": link,
             "uplink": link,
-            "queue": {"limit": "16MB"},
-            "ecn": {"kmin": "8MB", "kmax": "15MB"},
+            "queue": {"limit": limit},
+            "ecn": {"kmin": kmin, "kmax": kmax},
         }
     )
 
@@ -98,7 +108,7 @@ def measure(*, transport: str = "roce", mtu: int = 4096, packets: int = 20_000, 
     manifest = {"run_id": run_id, "resolved": resolved.to_dict()}
     with Fabric(plan, features) as fabric:
         spec = worker_spec(manifest, plan, fabric.netns)
-        spec.quantum_ns = 250
+        spec.quantum_ns = _QUANTUM_NS
         worker = Worker(spec, delayed=plan.delay_mode == "netem")
         try:
             result = worker.run(monotonic_start(0.0, 1))
@@ -107,13 +117,14 @@ def measure(*, transport: str = "roce", mtu: int = 4096, packets: int = 20_000, 
         sent = sum(h.tx_data or 0 for h in result.hosts)
         if baselines:
             host = spec.hosts[0]
-            frame = _frame(spec.hosts[0], spec.hosts[1], mtu)
+            frame = ready_frame(spec.hosts[0], spec.hosts[1], mtu)
             ready = _sendmmsg(host.netns, host.ifname, frame)
             scapy = _scapy(host, spec.hosts[1], fabric, mtu)
         else:
             ready = scapy = float("nan")
     loop = sent / result.loop["cpu_s"]
-    return Datapath(transport, mtu, sent, loop, sent / result.loop["wall_s"], 1e6 / loop, ready, scapy, loop / scapy)
+    wall, batch = sent / result.loop["wall_s"], sent / result.loop["wakeups"]
+    return Datapath(transport, mtu, sent, loop, wall, 1e6 / loop, ready, scapy, loop / scapy, batch, native.in_use())
 
 
 def _cpu() -> float:
@@ -121,7 +132,8 @@ def _cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _frame(src: Any, dst: Any, mtu: int) -> bytes:
+def ready_frame(src: Any, dst: Any, mtu: int) -> bytes:
+    """A whole data packet of `mtu` bytes of payload from one host to another."""
     template = FlowTemplate(
         src_mac=src.mac, dst_mac=src.gateway_mac, src_ip=src.ip, dst_ip=dst.ip, dest_qpn=1, tos=tos(DATA, ECT0)
     )

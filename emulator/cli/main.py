@@ -48,6 +48,7 @@ COMMANDS: Final[Mapping[str, Lazy]] = {
         "cc": "Congestion control: list, explain.",
         "bench": "What this machine can carry.",
         "kernel": "The kernel for the virtual clock: build it, look at it.",
+        "native": "The packet loop as machine code: compile it, look at it.",
         "lab": "Teaching labs.",
     }.items()
 }

@@ -17,7 +17,7 @@ from emulator.experiment.manifest import keep_plugin, make_manifest, new_run_dir
 from emulator.experiment.planner import choose
 from emulator.experiment.resolve import Resolved, make_workload, resolve
 from emulator.experiment.spec import Experiment
-from emulator.topology.load import load_topology
+from traffic import native
 from traffic.errors import TrafficError
 
 _MARK = "\x1efabriclab "
@@ -59,6 +59,8 @@ def run(
 
     `earlier` are the completion times (us) of runs of the same experiment and seed: the verdict looks at their spread.
     """
+    from emulator.topology.load import load_topology  # not needed in the guest, which imports this module too
+
     path = Path(experiment.topology)
     topology = load_topology(path if base is None or path.is_absolute() else base / path, experiment.topology_set)
     if experiment.workload.kind == PROGRAM:
@@ -153,7 +155,7 @@ def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, wa
         on_line=on_line,
         cwd=Path(__file__).resolve().parents[2],
         seed=resolved.seed,
-        env={"FABRICLAB_BPF_DIR": str(cache_dir()), **more.pop("env", {})},
+        env={"FABRICLAB_BPF_DIR": str(cache_dir()), **native.environment(), **more.pop("env", {})},
         **more,
     )
     if failure:

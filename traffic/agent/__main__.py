@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from traffic.agent.make import make_worker
-from traffic.agent.spec import WorkerSpec
-from traffic.congestion.plugin import blamed
+from traffic import native
 from traffic.errors import TrafficError
 
 
@@ -21,7 +19,12 @@ def _say(kind: str, fields: Mapping[str, Any]) -> None:
 
 
 def main() -> int:
-    """Run the specification named on the command line."""
+    """Run the specification named on the command line; with compiled modules where they are built."""
+    native.enable()
+    from traffic.agent.make import make_worker
+    from traffic.agent.spec import WorkerSpec
+    from traffic.congestion.plugin import blamed
+
     task = json.loads(Path(sys.argv[1]).read_text())
     parent = os.getppid()
     spec = WorkerSpec.from_json(task["spec"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from traffic.agent.clock import Clock
 from traffic.agent.nic import Nic
@@ -15,9 +16,9 @@ from traffic.packet.codec import Packet
 from traffic.packet.dscp import CONTROL
 from traffic.transport.base import QueuePair, Sink
 
-_LATE_BINS = 64
-_MOST_ARRIVALS = 200_000
-_FIXED = ("time_ns", "flow", "qp", "rate_bps", "window_bytes", "rtt_ns", "trigger")
+_LATE_BINS: Final = 64
+_MOST_ARRIVALS: Final = 200_000
+_FIXED: Final = ("time_ns", "flow", "qp", "rate_bps", "window_bytes", "rtt_ns", "trigger")
 
 
 class Recorder:
@@ -35,11 +36,15 @@ class Recorder:
         self._late_max = 0
         self.gaps: defaultdict[int, list[int]] = defaultdict(list)
         self._cut: set[int] = set()
+        self.on_phase: Callable[[str], None] | None = None
+        """Told of `begin` and `end` of the loop, for a bench that watches from outside."""
         self.cpu_s = self.wall_s = 0.0
         self.waited_ns = 0
 
     def start(self) -> None:
         """The loop begins."""
+        if self.on_phase is not None:
+            self.on_phase("begin")
         self.cpu_s, self.wall_s = time.process_time(), time.monotonic()
         self.waited_ns = run_wait_ns()
 
@@ -47,6 +52,8 @@ class Recorder:
         """The loop has ended: what it cost, without set-up and checks."""
         self.cpu_s, self.wall_s = time.process_time() - self.cpu_s, time.monotonic() - self.wall_s
         self.waited_ns = run_wait_ns() - self.waited_ns
+        if self.on_phase is not None:
+            self.on_phase("end")
 
     def late(self, ns: int) -> None:
         """An action came `ns` of fabric time after its deadline (bins of powers of two)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from traffic.agent.clock import Clock, Poller, set_timer_slack, sleep_until
 from traffic.agent.connections import Connector
@@ -23,8 +23,8 @@ from traffic.agent.work import Caller, Work
 from traffic.packet.codec import Parser
 from traffic.transport.base import NEVER, Memory, Sink
 
-_SPIN_NS = 60_000
-_PROGRESS_NS = {"real": 200_000_000, "virtual": 50_000}
+_SPIN_NS: Final = 60_000
+_PROGRESS_NS: Final = {"real": 200_000_000, "virtual": 50_000}
 """CLOCK_MONOTONIC between two reports; what is printed costs no virtual time."""
 
 

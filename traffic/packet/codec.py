@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from traffic.packet.opcodes import ext_bytes
 from traffic.packet.parse import Packet, Parser, parse
 from traffic.packet.template import Address, FlowTemplate, compile_template
@@ -29,13 +31,13 @@ __all__ = [
     "wire_bytes",
 ]
 
-ETHERNET_BYTES = 14
-IPV4_BYTES = 20
-IPV6_BYTES = 40
-UDP_BYTES = 8
-BTH_BYTES = 12
-ICRC_BYTES = 4
-WIRE_OVERHEAD_BYTES = 24
+ETHERNET_BYTES: Final = 14
+IPV4_BYTES: Final = 20
+IPV6_BYTES: Final = 40
+UDP_BYTES: Final = 8
+BTH_BYTES: Final = 12
+ICRC_BYTES: Final = 4
+WIRE_OVERHEAD_BYTES: Final = 24
 """Preamble 8, FCS 4 and interframe gap 12: what the shaper's size table adds to each frame."""
 
 

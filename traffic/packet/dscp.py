@@ -6,13 +6,15 @@ are the operator's choice (UEC 1.0; SAI pull 2155 lets the last hop use its own)
 
 from __future__ import annotations
 
-DATA = 26
-CONTROL = 48
-TRIMMED = 46
-TRIMMED_LAST_HOP = 47
+from typing import Final
 
-ECT0 = 0b10
-CE = 0b11
+DATA: Final = 26
+CONTROL: Final = 48
+TRIMMED: Final = 46
+TRIMMED_LAST_HOP: Final = 47
+
+ECT0: Final = 0b10
+CE: Final = 0b11
 
 
 def tos(dscp: int, ecn: int = 0) -> int:

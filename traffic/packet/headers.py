@@ -7,31 +7,31 @@ bytes of a packet and an offset into them, so it works on the `ext` of `codec.Pa
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 Buffer = bytes | bytearray | memoryview
 
-_RETH = struct.Struct(">QII")
-_ATOMIC = struct.Struct(">QIQQ")
-_U64 = struct.Struct(">Q")
-_U32 = struct.Struct(">I")
-_U32X2 = struct.Struct(">II")
+_RETH: Final = struct.Struct(">QII")
+_ATOMIC: Final = struct.Struct(">QIQQ")
+_U64: Final = struct.Struct(">Q")
+_U32: Final = struct.Struct(">I")
+_U32X2: Final = struct.Struct(">II")
 
-ACK = 0x00
-RNR_NAK = 0x20
-NAK = 0x60
-_KIND_MASK = 0xE0
-_VALUE_MASK = 0x1F
+ACK: Final = 0x00
+RNR_NAK: Final = 0x20
+NAK: Final = 0x60
+_KIND_MASK: Final = 0xE0
+_VALUE_MASK: Final = 0x1F
 
-ACK_NO_CREDITS = 0x1F
+ACK_NO_CREDITS: Final = 0x1F
 """AETH syndrome of an acknowledgement that says nothing about credits."""
-NAK_PSN_SEQUENCE = 0x60
-NAK_INVALID_REQUEST = 0x61
-NAK_REMOTE_ACCESS = 0x62
-NAK_REMOTE_OPERATION = 0x63
-NAK_INVALID_RD_REQUEST = 0x64
+NAK_PSN_SEQUENCE: Final = 0x60
+NAK_INVALID_REQUEST: Final = 0x61
+NAK_REMOTE_ACCESS: Final = 0x62
+NAK_REMOTE_OPERATION: Final = 0x63
+NAK_INVALID_RD_REQUEST: Final = 0x64
 
-_NAK_NAMES = (
+_NAK_NAMES: Final = (
     "PSN sequence error",
     "invalid request",
     "remote access error",
@@ -39,7 +39,7 @@ _NAK_NAMES = (
     "invalid RD request",
 )
 
-RNR_TIMER_US: tuple[int, ...] = (
+RNR_TIMER_US: Final[tuple[int, ...]] = (
     *(655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1_280, 1_920),
     *(2_560, 3_840, 5_120, 7_680, 10_240, 15_360, 20_480, 30_720, 40_960, 61_440, 81_920, 122_880, 163_840, 245_760),
     *(327_680, 491_520),

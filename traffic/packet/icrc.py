@@ -8,14 +8,15 @@ first.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from traffic.errors import TrafficError
 
 try:
-    from isal.isal_zlib import crc32
+    from isal.isal_zlib import crc32 as _crc32
 except ImportError:  # same results, 1.4 us instead of 0.24 us for 4 KiB
-    from zlib import crc32
+    from zlib import crc32 as _crc32
 
 __all__ = [
     "CRC_AFTER_LRH",
@@ -28,13 +29,15 @@ __all__ = [
     "masked_packet",
 ]
 
-CRC_AFTER_LRH = 0x2144DF1C
+crc32: Final[Callable[[bytes | bytearray | memoryview, int], int]] = _crc32
+"""`zlib.crc32`, by the quickest library there is."""
+CRC_AFTER_LRH: Final = 0x2144DF1C
 """`crc32` of the eight bytes of ones; complemented it is the seed 0xDEBB20E3 of rxe."""
-CRC_RESIDUE = 0x2144DF1C
+CRC_RESIDUE: Final = 0x2144DF1C
 """`crc32` over a masked packet and its right ICRC; the same number, since eight ones are four ones and their CRC."""
 
-_UDP = 17
-_BTH_FECN_BECN = 4
+_UDP: Final = 17
+_BTH_FECN_BECN: Final = 4
 
 
 class MaskedField(NamedTuple):

@@ -21,28 +21,28 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from traffic.packet.headers import Buffer
 
-_METH = struct.Struct(">HH")
-_TSETH = struct.Struct(">HH")
-_SETH = struct.Struct(">HhIHHIBBhQII")
-_NETH = struct.Struct(">HBBIHHIBBH")
-_PETH = struct.Struct(">HBBHHHHHH")
-_ERTH = struct.Struct(">HBBIIHH")
-_EETH = struct.Struct(">HH24xHHI")
-_CREDIT = struct.Struct(">I")
+_METH: Final = struct.Struct(">HH")
+_TSETH: Final = struct.Struct(">HH")
+_SETH: Final = struct.Struct(">HhIHHIBBhQII")
+_NETH: Final = struct.Struct(">HBBIHHIBBH")
+_PETH: Final = struct.Struct(">HBBHHHHHH")
+_ERTH: Final = struct.Struct(">HBBIIHH")
+_EETH: Final = struct.Struct(">HH24xHHI")
+_CREDIT: Final = struct.Struct(">I")
 
-MPR_UNIT = 128
+MPR_UNIT: Final = 128
 """PSNs per unit of the `mpr` (maximum PSN range) field."""
-RCVD_UNIT = 256
+RCVD_UNIT: Final = 256
 """Bytes per unit of `rcvd_bytes`, and of credit."""
-CC_NSCC = 0
+CC_NSCC: Final = 0
 """`cc_type` of a CC_STATE with the receiver's penalty and its count of bytes."""
-CC_CREDIT = 1
+CC_CREDIT: Final = 1
 """`cc_type` of a CC_STATE whose `rcvd_bytes` is the credit granted since the start."""
-FTYPE_CREDIT = 15
+FTYPE_CREDIT: Final = 15
 """Format of a TSETH-shaped word that holds a credit target."""
 
 

@@ -11,20 +11,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
+from typing import Final
 
-ROCE_PORT = 4791
+ROCE_PORT: Final = 4791
 """UDP destination port of RoCE v2 (IANA) and of MRC."""
-SPORT_MIN = 0xC000
-SPORT_MAX = 0xFFFF
+SPORT_MIN: Final = 0xC000
+SPORT_MAX: Final = 0xFFFF
 """UDP source ports that carry entropy (Linux `rdma_flow_label_to_udp_sport`)."""
-PSN_MODULUS = 1 << 24
+PSN_MODULUS: Final = 1 << 24
 
-FLAG_RTX = 0x20
+FLAG_RTX: Final = 0x20
 """MRC: bit of BTH byte 8 set on a retransmission."""
-FLAG_TS = 0x10
+FLAG_TS: Final = 0x10
 """MRC: bit of BTH byte 8 that announces a TSETH after the METH."""
 
-GSI_QKEY = 0x80010000
+GSI_QKEY: Final = 0x80010000
 """Q_Key of the general services queue pair (QP 1)."""
 
 
@@ -50,7 +51,7 @@ class Ext(StrEnum):
     EETH = "EETH"
 
 
-EXT_BYTES: Mapping[Ext, int] = MappingProxyType(
+EXT_BYTES: Final[Mapping[Ext, int]] = MappingProxyType(
     {
         Ext.RETH: 16,
         Ext.ATOMIC_ETH: 28,
@@ -146,7 +147,7 @@ class Opcode(IntEnum):
         return self not in _NO_PAYLOAD
 
 
-_CONNECTED: dict[int, tuple[Ext, ...]] = {
+_CONNECTED: Final[dict[int, tuple[Ext, ...]]] = {
     0x03: (Ext.IMMDT,),
     0x05: (Ext.IMMDT,),
     0x06: (Ext.RETH,),
@@ -166,7 +167,7 @@ _CONNECTED: dict[int, tuple[Ext, ...]] = {
     0x1C: (Ext.FETH, Ext.RETH),
     0x1D: (Ext.RETH,),
 }
-_OTHER: dict[int, tuple[Ext, ...]] = {
+_OTHER: Final[dict[int, tuple[Ext, ...]]] = {
     0x64: (Ext.DETH,),
     0x65: (Ext.DETH, Ext.IMMDT),
     0x81: (Ext.CNP,),
@@ -185,12 +186,12 @@ _OTHER: dict[int, tuple[Ext, ...]] = {
     0xE0: (Ext.CRETH,),
 }
 
-EXTENSIONS: Mapping[Opcode, tuple[Ext, ...]] = MappingProxyType(
+EXTENSIONS: Final[Mapping[Opcode, tuple[Ext, ...]]] = MappingProxyType(
     {op: _OTHER[op] if op in _OTHER else _CONNECTED.get(op & 0x1F, ()) for op in Opcode}
 )
 """Extension headers of each opcode in wire order, without the optional TSETH of MRC."""
 
-_NO_PAYLOAD = frozenset(
+_NO_PAYLOAD: Final = frozenset(
     {Opcode.RC_READ_REQUEST, Opcode.RC_ACKNOWLEDGE, Opcode.RC_ATOMIC_ACKNOWLEDGE, Opcode.RC_COMPARE_SWAP}
     | {Opcode.RC_FETCH_ADD, Opcode.RC_FLUSH, Opcode.CNP}
     | {op for op in Opcode if op >= Opcode.MRC_ACKNOWLEDGE}
@@ -213,9 +214,9 @@ def ext_bytes(opcode: int, *, timestamp: bool = False) -> int:
     return sum(EXT_BYTES[h] for h in extensions(opcode, timestamp=timestamp))
 
 
-EXT_LEN = tuple(ext_bytes(op) if op in EXTENSIONS else -1 for op in range(256))
+EXT_LEN: Final = tuple(ext_bytes(op) if op in EXTENSIONS else -1 for op in range(256))
 """`ext_bytes` by opcode, -1 for an unknown one."""
-EXT_LEN_TS = tuple(ext_bytes(op, timestamp=True) if op in EXTENSIONS else -1 for op in range(256))
+EXT_LEN_TS: Final = tuple(ext_bytes(op, timestamp=True) if op in EXTENSIONS else -1 for op in range(256))
 """The same for packets with FLAG_TS."""
 
 

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Final
 
 from traffic.packet.dscp import TRIMMED, TRIMMED_LAST_HOP
 from traffic.packet.headers import Buffer
 from traffic.packet.icrc import CRC_AFTER_LRH, CRC_RESIDUE, crc32
 from traffic.packet.opcodes import EXT_LEN, EXT_LEN_TS, ROCE_PORT
 
-_ETHERTYPE_IPV4 = struct.Struct(">HBBHHHBBHII")
-_UDP_BTH = struct.Struct(">HHHHBBHII")
-_FRAME_V6 = struct.Struct(">12xHIHBB16s16sHHHHBBHII")
-_MASK_V6 = int(f"0fffffff000000ff{0:064x}000000000000ffff00000000ff{0:014x}", 16)
-_TRIMMED = frozenset((TRIMMED, TRIMMED_LAST_HOP))
-_EMPTY = memoryview(b"")
-_UDP_V4 = 34
-_BTH_END_V4 = 54
-_HEADERS_KEPT = 1 << 14
+_ETHERTYPE_IPV4: Final = struct.Struct(">HBBHHHBBHII")
+_UDP_BTH: Final = struct.Struct(">HHHHBBHII")
+_FRAME_V6: Final = struct.Struct(">12xHIHBB16s16sHHHHBBHII")
+_MASK_V6: Final = int(f"0fffffff000000ff{0:064x}000000000000ffff00000000ff{0:014x}", 16)
+_TRIMMED: Final = frozenset((TRIMMED, TRIMMED_LAST_HOP))
+_EMPTY: Final = memoryview(b"")
+_UDP_V4: Final = 34
+_BTH_END_V4: Final = 54
+_HEADERS_KEPT: Final = 1 << 14
 
 
-class Packet(NamedTuple):
+# fmt: off
+_FIELDS: Final = (
+    "src_ip", "dst_ip", "sport", "dscp", "ecn", "ttl", "opcode", "se", "pad", "pkey", "dest_qpn", "becn", "ack_req", "flags8",
+    "psn", "ext", "payload", "icrc_ok", "trimmed",
+)
+# fmt: on
+
+
+class Packet:
     """One received RoCE v2 or MRC packet; addresses as integers, `ext` and `payload` views into the frame.
 
     `payload` comes without pad. `flags8` is BTH byte 8 without the acknowledge request. An opcode that is not in the
@@ -30,43 +37,70 @@ class Packet(NamedTuple):
     False); `dscp` tells a last-hop trim from one in the core.
     """
 
-    src_ip: int
-    dst_ip: int
-    sport: int
-    dscp: int
-    ecn: int
-    ttl: int
-    opcode: int
-    se: bool
-    pad: int
-    pkey: int
-    dest_qpn: int
-    becn: bool
-    ack_req: bool
-    flags8: int
-    psn: int
-    ext: memoryview
-    payload: memoryview
-    icrc_ok: bool
-    trimmed: bool
+    __slots__ = _FIELDS
+
+    def __init__(
+        self,
+        src_ip: int,
+        dst_ip: int,
+        sport: int,
+        dscp: int,
+        ecn: int,
+        ttl: int,
+        opcode: int,
+        se: bool,
+        pad: int,
+        pkey: int,
+        dest_qpn: int,
+        becn: bool,
+        ack_req: bool,
+        flags8: int,
+        psn: int,
+        ext: memoryview,
+        payload: memoryview,
+        icrc_ok: bool,
+        trimmed: bool,
+    ) -> None:
+        self.src_ip = src_ip
+        self.dst_ip = dst_ip
+        self.sport = sport
+        self.dscp = dscp
+        self.ecn = ecn
+        self.ttl = ttl
+        self.opcode = opcode
+        self.se = se
+        self.pad = pad
+        self.pkey = pkey
+        self.dest_qpn = dest_qpn
+        self.becn = becn
+        self.ack_req = ack_req
+        self.flags8 = flags8
+        self.psn = psn
+        self.ext = ext
+        self.payload = payload
+        self.icrc_ok = icrc_ok
+        self.trimmed = trimmed
+
+    def but(self, **changes: Any) -> Packet:
+        """A copy that differs in some fields."""
+        return Packet(**({name: getattr(self, name) for name in _FIELDS} | changes))
 
 
-_new = tuple.__new__
-
-
-@dataclass(slots=True)
 class _Ipv4:
-    """What an IPv4 header says; the CRC up to its end, and the one over the rest of a whole packet as it came."""
+    """What an IPv4 header says; the CRC up to its end, and the one that a whole packet has, taken as it came."""
 
-    src: int
-    dst: int
-    dscp: int
-    ecn: int
-    ttl: int
-    end: int
-    crc: int
-    want: int
-    trimmed: bool
+    __slots__ = ("crc", "dscp", "dst", "ecn", "end", "src", "trimmed", "ttl", "want")
+
+    def __init__(self, src: int, dst: int, tos: int, ttl: int, end: int, crc: int, want: int) -> None:
+        self.src = src
+        self.dst = dst
+        self.dscp = tos >> 2
+        self.ecn = tos & 3
+        self.ttl = ttl
+        self.end = end
+        self.crc = crc
+        self.want = want
+        self.trimmed = self.dscp in _TRIMMED
 
 
 class Parser:
@@ -88,7 +122,8 @@ class Parser:
         ip = self._known.get(bytes(view[12:_UDP_V4])) or self._ipv4(view)
         if ip is None:
             return _parse_v6(view, size)
-        sport, dport, length, checksum, opcode, byte1, pkey, qpn, psn = _UDP_BTH.unpack_from(view, _UDP_V4)
+        fields: tuple[int, int, int, int, int, int, int, int, int] = _UDP_BTH.unpack_from(view, _UDP_V4)
+        sport, dport, length, checksum, opcode, byte1, pkey, qpn, psn = fields
         end = ip.end
         if dport != ROCE_PORT or length != end - _UDP_V4 or end > size:
             return None
@@ -112,11 +147,11 @@ class Parser:
             else:
                 ok = crc32(view[_UDP_V4:end], ip.crc) == ip.want
         # fmt: off
-        return _new(Packet, (
+        return Packet(
             ip.src, ip.dst, sport, ip.dscp, ip.ecn, ip.ttl, opcode, byte1 > 127, pad, pkey, qpn & 0xFFFFFF,
             qpn & 0x40000000 != 0, psn > 0x7FFFFFFF, psn >> 24 & 127, psn & 0xFFFFFF, view[_BTH_END_V4:start], payload, ok,
             ip.trimmed,
-        ))
+        )
         # fmt: on
 
     def _ipv4(self, view: memoryview) -> _Ipv4 | None:
@@ -133,9 +168,7 @@ class Parser:
         want ^= crc32(rest, crc)
         if len(self._known) >= _HEADERS_KEPT:
             self._known.clear()
-        found = self._known[bytes(view[12:_UDP_V4])] = _Ipv4(
-            src, dst, tos >> 2, tos & 3, ttl, total + 14, crc, want, tos >> 2 in _TRIMMED
-        )
+        found = self._known[bytes(view[12:_UDP_V4])] = _Ipv4(src, dst, tos, ttl, total + 14, crc, want)
         return found
 
 
@@ -164,9 +197,9 @@ def _parse_v6(view: memoryview, size: int) -> Packet | None:
     masked = (int.from_bytes(view[14:74]) | _MASK_V6).to_bytes(60)
     ok = not trimmed and crc32(view[74:end], crc32(masked, CRC_AFTER_LRH)) == CRC_RESIDUE
     # fmt: off
-    return _new(Packet, (
+    return Packet(
         int.from_bytes(src), int.from_bytes(dst), sport, tos >> 2, tos & 3, ttl, opcode, byte1 > 127, pad, pkey,
         qpn & 0xFFFFFF, qpn & 0x40000000 != 0, psn > 0x7FFFFFFF, psn >> 24 & 127, psn & 0xFFFFFF,
         view[74:start], _EMPTY if trimmed else view[start:tail], ok, trimmed,
-    ))
+    )
     # fmt: on

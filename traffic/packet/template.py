@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from typing import SupportsBytes
+from typing import Final, SupportsBytes
 
 from traffic.errors import TrafficError
 from traffic.packet.headers import Buffer
@@ -14,12 +14,12 @@ from traffic.packet.parse import parse
 
 Address = str | int | ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_UDP_BTH = ">HHHHBBHII"
-_UDP_BTH_BYTES = struct.calcsize(_UDP_BTH)
-_ICRC_BYTES = 4
-_ETHERNET_BYTES = 14
-_SIZES_KEPT = 4096
-_TEMPLATE = "flow template"
+_UDP_BTH: Final = ">HHHHBBHII"
+_UDP_BTH_BYTES: Final = struct.calcsize(_UDP_BTH)
+_ICRC_BYTES: Final = 4
+_ETHERNET_BYTES: Final = 14
+_SIZES_KEPT: Final = 4096
+_TEMPLATE: Final = "flow template"
 
 
 class _Sizes(dict[int, tuple[bytes, int, int]]):

@@ -8,20 +8,21 @@ unbounded integers inside and 24-bit PSNs on the wire. All times are fabric nano
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from builtins import memoryview  # noqa: A004 - mypyc looks for the name of a field in the module
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from traffic.congestion.base import CongestionControl, ReceiverControl
 from traffic.errors import TrafficError
 from traffic.packet.codec import Packet
 from traffic.packet.dscp import CONTROL, DATA, ECT0, tos
 
-TOS_DATA = tos(DATA, ECT0)
-TOS_DATA_NO_ECT = tos(DATA, 0)
-TOS_CONTROL = tos(CONTROL, 0)
-NEVER = 1 << 62
+TOS_DATA: Final = tos(DATA, ECT0)
+TOS_DATA_NO_ECT: Final = tos(DATA, 0)
+TOS_CONTROL: Final = tos(CONTROL, 0)
+NEVER: Final = 1 << 61
 """A time that does not come."""
 
 
@@ -63,19 +64,34 @@ class WorkRequest:
     bytes_acked: int = 0
 
 
-class Outgoing(NamedTuple):
+class Outgoing:
     """One packet to build: opcode, far queue pair, PSN, extension headers, payload, entropy (UDP source port), bits."""
 
-    opcode: int
-    dest_qpn: int
-    psn: int
-    ext: bytes
-    payload: memoryview | bytes
-    sport: int
-    ack_req: bool
-    tos: int
-    becn: bool = False
-    flags8: int = 0
+    __slots__ = ("ack_req", "becn", "dest_qpn", "ext", "flags8", "opcode", "payload", "psn", "sport", "tos")
+
+    def __init__(
+        self,
+        opcode: int,
+        dest_qpn: int,
+        psn: int,
+        ext: bytes,
+        payload: memoryview | bytes,
+        sport: int,
+        ack_req: bool,
+        tos: int,
+        becn: bool = False,
+        flags8: int = 0,
+    ) -> None:
+        self.opcode = opcode
+        self.dest_qpn = dest_qpn
+        self.psn = psn
+        self.ext = ext
+        self.payload = payload
+        self.sport = sport
+        self.ack_req = ack_req
+        self.tos = tos
+        self.becn = becn
+        self.flags8 = flags8
 
 
 class Delivery(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from traffic.congestion.base import CongestionControl, Feedback, PathInfo, ReceiverControl
 from traffic.congestion.registry import create, create_receiver, parameters
@@ -18,7 +18,7 @@ from traffic.transport.paths import PathSet, PathSettings, PathState
 from traffic.transport.rc import RcQueuePair
 from traffic.transport.spray import make_paths
 
-_PORTS = 0x4000
+_PORTS: Final = 0x4000
 
 
 def path_info(

@@ -9,29 +9,30 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
+from typing import Final
 
 from traffic.packet.codec import Packet
 from traffic.packet.headers import pack_ieth, pack_immdt, pack_reth, unpack_ieth, unpack_immdt, unpack_reth
 from traffic.packet.opcodes import Opcode
 from traffic.transport.base import Memory, Verb, WorkRequest
 
-WRITES = (Verb.WRITE, Verb.WRITE_IMM)
-_ENDS = {
+WRITES: Final = (Verb.WRITE, Verb.WRITE_IMM)
+_ENDS: Final = {
     Verb.WRITE: (Opcode.RC_WRITE_LAST, Opcode.RC_WRITE_ONLY),
     Verb.WRITE_IMM: (Opcode.RC_WRITE_LAST_IMM, Opcode.RC_WRITE_ONLY_IMM),
     Verb.SEND: (Opcode.RC_SEND_LAST, Opcode.RC_SEND_ONLY),
     Verb.SEND_IMM: (Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM),
     Verb.SEND_INV: (Opcode.RC_SEND_LAST_INV, Opcode.RC_SEND_ONLY_INV),
 }
-_FIRST = frozenset((Opcode.RC_SEND_FIRST, Opcode.RC_WRITE_FIRST))
-_MIDDLE = frozenset((Opcode.RC_SEND_MIDDLE, Opcode.RC_WRITE_MIDDLE))
-_ONLY = frozenset(only for _, only in _ENDS.values())
-_LAST = frozenset(last for last, _ in _ENDS.values())
-_WRITE = frozenset(range(Opcode.RC_WRITE_FIRST, Opcode.RC_WRITE_ONLY_IMM + 1))
-_IMM = frozenset((Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM, Opcode.RC_WRITE_LAST_IMM, Opcode.RC_WRITE_ONLY_IMM))
-_INV = frozenset((Opcode.RC_SEND_LAST_INV, Opcode.RC_SEND_ONLY_INV))
-_KNOWN = _FIRST | _MIDDLE | _ONLY | _LAST
-STARTS = _FIRST | _ONLY
+_FIRST: Final = frozenset((Opcode.RC_SEND_FIRST, Opcode.RC_WRITE_FIRST))
+_MIDDLE: Final = frozenset((Opcode.RC_SEND_MIDDLE, Opcode.RC_WRITE_MIDDLE))
+_ONLY: Final = frozenset(only for _, only in _ENDS.values())
+_LAST: Final = frozenset(last for last, _ in _ENDS.values())
+_WRITE: Final = frozenset(range(Opcode.RC_WRITE_FIRST, Opcode.RC_WRITE_ONLY_IMM + 1))
+_IMM: Final = frozenset((Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM, Opcode.RC_WRITE_LAST_IMM, Opcode.RC_WRITE_ONLY_IMM))
+_INV: Final = frozenset((Opcode.RC_SEND_LAST_INV, Opcode.RC_SEND_ONLY_INV))
+_KNOWN: Final = _FIRST | _MIDDLE | _ONLY | _LAST
+STARTS: Final = _FIRST | _ONLY
 """Opcodes that begin a message."""
 
 

@@ -8,6 +8,7 @@ one there is no room for, is answered by a NACK that names it.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from traffic.congestion.base import Loss, ReceiverControl
 from traffic.packet.codec import Packet
@@ -34,10 +35,10 @@ from traffic.transport.credit import CreditGiver
 from traffic.transport.message import packets_of
 from traffic.transport.options import MrcOptions
 
-_IMM = frozenset((Opcode.MRC_WRITE_LAST_IMM, Opcode.MRC_WRITE_ONLY_IMM))
-_LAST = _IMM | {Opcode.MRC_WRITE_LAST, Opcode.MRC_WRITE_ONLY}
-_BITMAP = 64
-_MASK = (1 << _BITMAP) - 1
+_IMM: Final = frozenset((Opcode.MRC_WRITE_LAST_IMM, Opcode.MRC_WRITE_ONLY_IMM))
+_LAST: Final = _IMM | {Opcode.MRC_WRITE_LAST, Opcode.MRC_WRITE_ONLY}
+_BITMAP: Final = 64
+_MASK: Final = (1 << _BITMAP) - 1
 
 
 class _Message:

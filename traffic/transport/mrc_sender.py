@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 from traffic.congestion.base import CongestionControl, Feedback, Loss
 from traffic.packet.headers import pack_immdt, pack_reth
@@ -33,11 +34,11 @@ from traffic.transport.mrc_probes import Prober
 from traffic.transport.options import MrcOptions
 from traffic.transport.paths import Mark, PathSet
 
-_LOSS: dict[int, Loss] = {NackReason.TRIMMED: Loss.TRIM, NackReason.TRIMMED_LAST_HOP: Loss.TRIM_LAST_HOP}
-_FATAL = frozenset((NackReason.UNEXP_EVENT,))
-_REASONS = {int(reason): reason.name.lower() for reason in NackReason}
-_MOST_DOUBLINGS = 6
-_REMEMBERED = 256
+_LOSS: Final[dict[int, Loss]] = {NackReason.TRIMMED: Loss.TRIM, NackReason.TRIMMED_LAST_HOP: Loss.TRIM_LAST_HOP}
+_FATAL: Final = frozenset((NackReason.UNEXP_EVENT,))
+_REASONS: Final = {int(reason): reason.name.lower() for reason in NackReason}
+_MOST_DOUBLINGS: Final = 6
+_REMEMBERED: Final = 256
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar, Final
 
 from traffic.rng import Rng
 from traffic.transport.base import NEVER
@@ -35,7 +36,7 @@ class Mark(Enum):
     TIMEOUT = "timeout"
 
 
-USABLE = (PathState.GOOD, PathState.SKIP)
+USABLE: Final = (PathState.GOOD, PathState.SKIP)
 """States whose values are sent on."""
 
 Note = Callable[[int, int, PathState, str], None]
@@ -68,7 +69,7 @@ class PathSet:
     oblivious).
     """
 
-    policy = "oblivious"
+    policy: ClassVar[str] = "oblivious"
 
     def __init__(self, settings: PathSettings) -> None:
         self.settings = settings

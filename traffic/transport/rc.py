@@ -6,6 +6,8 @@ Receiver credits, which no standard carries over RC, travel in small messages of
 
 from __future__ import annotations
 
+from typing import Final
+
 from traffic.congestion.base import CongestionControl, Feedback, ReceiverControl
 from traffic.packet.codec import Packet
 from traffic.packet.headers import pack_creth, unpack_aeth, unpack_creth
@@ -16,8 +18,8 @@ from traffic.transport.options import RcOptions
 from traffic.transport.rc_requester import Requester
 from traffic.transport.rc_responder import Responder
 
-_RESPONSES = frozenset(range(Opcode.RC_READ_RESPONSE_FIRST, Opcode.RC_ATOMIC_ACKNOWLEDGE + 1)) - {Opcode.RC_ACKNOWLEDGE}
-_CNP_RESERVED = bytes(16)
+_RESPONSES: Final = frozenset(range(Opcode.RC_READ_RESPONSE_FIRST, Opcode.RC_ATOMIC_ACKNOWLEDGE + 1)) - {Opcode.RC_ACKNOWLEDGE}
+_CNP_RESERVED: Final = bytes(16)
 
 
 class RcQueuePair(QueuePair):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from typing import Final
 
 from traffic.congestion.base import CongestionControl, Loss
 from traffic.packet.headers import (
@@ -26,12 +27,12 @@ from traffic.transport.base import NEVER, TOS_DATA, EventLog, Outgoing, Sink, Ve
 from traffic.transport.message import packets_of, segment
 from traffic.transport.options import RcOptions
 
-_NAK_SEQUENCE = 0x60
-_ATOMICS = {Verb.FETCH_ADD: Opcode.RC_FETCH_ADD, Verb.COMPARE_SWAP: Opcode.RC_COMPARE_SWAP}
-_ANSWERED = (Verb.READ, Verb.FETCH_ADD, Verb.COMPARE_SWAP)
-_FEW = 3
+_NAK_SEQUENCE: Final = 0x60
+_ATOMICS: Final = {Verb.FETCH_ADD: Opcode.RC_FETCH_ADD, Verb.COMPARE_SWAP: Opcode.RC_COMPARE_SWAP}
+_ANSWERED: Final = (Verb.READ, Verb.FETCH_ADD, Verb.COMPARE_SWAP)
+_FEW: Final = 3
 """IRN: with so many packets in flight or fewer a receiver may see no gap, so the timer must be short."""
-_MOST_DOUBLINGS = 6
+_MOST_DOUBLINGS: Final = 6
 
 
 class Requester:

@@ -8,6 +8,7 @@ atomic answered from what was saved); any error but a lack of buffers ends the c
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from typing import Final
 
 from traffic.packet.codec import Packet
 from traffic.packet.headers import (
@@ -26,8 +27,8 @@ from traffic.transport.base import TOS_CONTROL, TOS_DATA, Delivery, Memory, Outg
 from traffic.transport.message import Assembly, Step, packets_of
 from traffic.transport.options import RcOptions
 
-_ATOMIC = frozenset((Opcode.RC_FETCH_ADD, Opcode.RC_COMPARE_SWAP))
-_MASK_64 = (1 << 64) - 1
+_ATOMIC: Final = frozenset((Opcode.RC_FETCH_ADD, Opcode.RC_COMPARE_SWAP))
+_MASK_64: Final = (1 << 64) - 1
 
 
 class Responder:
@@ -99,7 +100,7 @@ class Responder:
 
     def _ahead(self, p: Packet, seq: int, now: int, control: deque[Outgoing]) -> None:
         if self.selective and seq not in self.held:
-            self.held[seq] = p._replace(payload=memoryview(bytes(p.payload)), ext=memoryview(bytes(p.ext)))
+            self.held[seq] = p.but(payload=memoryview(bytes(p.payload)), ext=memoryview(bytes(p.ext)))
         if self.nak_sent and not self.selective:
             return
         self.nak_sent = True

@@ -11,22 +11,24 @@ ecmp       keeps one for ever
 
 from __future__ import annotations
 
+from typing import ClassVar, Final
+
 from traffic.errors import TrafficError
 from traffic.transport.base import NEVER
 from traffic.transport.paths import USABLE, Mark, PathSet, PathSettings, PathState
 
-_PENALTY = {Mark.ECN: 1, Mark.TRIM: 4, Mark.LOSS: 15, Mark.TIMEOUT: 15}
-_MAX_PENALTY = 15
-_RING = 8
-_EXPLORE = 16
-_FREEZE_NS = 10_000_000
+_PENALTY: Final = {Mark.ECN: 1, Mark.TRIM: 4, Mark.LOSS: 15, Mark.TIMEOUT: 15}
+_MAX_PENALTY: Final = 15
+_RING: Final = 8
+_EXPLORE: Final = 16
+_FREEZE_NS: Final = 10_000_000
 """REPS: how long the ring alone is used (the artifact's exit_freeze_after, 10 ms)."""
 
 
 class BitmapPaths(PathSet):
     """A value with a penalty is in state SKIP: it misses turns until visits have worn the penalty off."""
 
-    policy = "bitmap"
+    policy: ClassVar[str] = "bitmap"
 
     def __init__(self, settings: PathSettings) -> None:
         super().__init__(settings)
@@ -74,7 +76,7 @@ class BitmapPaths(PathSet):
 class RepsPaths(PathSet):
     """Recycles what came back clean; `ring` holds values, `fresh` whether each is still to be used again."""
 
-    policy = "reps"
+    policy: ClassVar[str] = "reps"
 
     def __init__(self, settings: PathSettings) -> None:
         super().__init__(settings)
@@ -143,7 +145,7 @@ class RepsPaths(PathSet):
 class FlowletPaths(PathSet):
     """One entropy value until the sender paused for a base round trip, then the next (flowlet switching)."""
 
-    policy = "flowlet"
+    policy: ClassVar[str] = "flowlet"
 
     def __init__(self, settings: PathSettings) -> None:
         super().__init__(settings)
@@ -160,7 +162,7 @@ class FlowletPaths(PathSet):
 class EcmpPaths(PathSet):
     """One entropy value for ever: a single path, as a plain queue pair has; only the controller moves it."""
 
-    policy = "ecmp"
+    policy: ClassVar[str] = "ecmp"
 
     def next(self, now: int) -> int:
         return self.any()
@@ -169,7 +171,7 @@ class EcmpPaths(PathSet):
         return
 
 
-POLICIES: dict[str, type[PathSet]] = {c.policy: c for c in (PathSet, BitmapPaths, RepsPaths, FlowletPaths, EcmpPaths)}
+POLICIES: Final[dict[str, type[PathSet]]] = {c.policy: c for c in (PathSet, BitmapPaths, RepsPaths, FlowletPaths, EcmpPaths)}
 
 
 def make_paths(policy: str, settings: PathSettings) -> PathSet:

@@ -7,6 +7,7 @@ for, drops the rest of its message; the next first or only packet begins anew.
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import Final
 
 from traffic.congestion.base import CongestionControl
 from traffic.packet.codec import Packet
@@ -14,7 +15,7 @@ from traffic.packet.opcodes import Opcode
 from traffic.transport.base import NEVER, TOS_DATA, Delivery, Memory, Outgoing, QueuePair, Sink, Verb, WorkRequest
 from traffic.transport.message import STARTS, Assembly, Step, packets_of, segment
 
-_UC = Opcode.UC_SEND_FIRST - Opcode.RC_SEND_FIRST
+_UC: Final = Opcode.UC_SEND_FIRST - Opcode.RC_SEND_FIRST
 
 
 class UcQueuePair(QueuePair):

@@ -7,6 +7,7 @@ A packet with another Q_Key, or one there is no receive buffer for, is dropped w
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from traffic.congestion.base import CongestionControl
 from traffic.packet.codec import Packet
@@ -14,7 +15,7 @@ from traffic.packet.headers import pack_deth, pack_immdt, unpack_deth, unpack_im
 from traffic.packet.opcodes import Opcode
 from traffic.transport.base import NEVER, TOS_DATA, Delivery, Memory, Outgoing, QueuePair, Sink, Verb, WorkRequest
 
-_OPCODES = {Verb.SEND: Opcode.UD_SEND_ONLY, Verb.SEND_IMM: Opcode.UD_SEND_ONLY_IMM}
+_OPCODES: Final = {Verb.SEND: Opcode.UD_SEND_ONLY, Verb.SEND_IMM: Opcode.UD_SEND_ONLY_IMM}
 
 
 class UdQueuePair(QueuePair):

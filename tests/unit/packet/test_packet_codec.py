@@ -19,7 +19,7 @@ from scapy.packet import Raw
 
 from traffic.errors import TrafficError
 from traffic.packet import dscp
-from traffic.packet.codec import FlowTemplate, compile_template, frame_bytes, header_bytes, parse, wire_bytes
+from traffic.packet.codec import FlowTemplate, Parser, compile_template, frame_bytes, header_bytes, parse, wire_bytes
 from traffic.packet.headers import pack_reth
 from traffic.packet.icrc import icrc_ok, masked_fields
 from traffic.packet.opcodes import EXTENSIONS, FLAG_TS, Opcode, ext_bytes, extensions
@@ -308,3 +308,24 @@ def test_fast_path_does_without_scapy() -> None:
         "sys.exit('scapy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0
+
+
+def test_a_parser_that_knows_the_ip_header_still_checks_every_byte() -> None:
+    """The second frame of a flow takes the short way; each flipped bit must show there as it does on the long one."""
+    template = FlowTemplate(
+        src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02", src_ip="10.0.0.1", dst_ip="10.0.0.2", dest_qpn=5, tos=106
+    )
+    frame = bytearray(128)
+    size = template.write(memoryview(frame), Opcode.RC_WRITE_MIDDLE, 7, b"", bytes(range(40)), 0xC001, False, 106)
+    parser = Parser()
+    first = parser.parse(frame[:size])
+    assert first is not None and first.icrc_ok
+    for at in range(34, size):
+        for bit in range(8):
+            damaged = bytearray(frame[:size])
+            damaged[at] ^= 1 << bit
+            short, long = parser.parse(damaged), parse(damaged)
+            assert (short is None) == (long is None), (at, bit)
+            if short is not None and long is not None:
+                assert (short.icrc_ok, short.psn, short.opcode) == (long.icrc_ok, long.psn, long.opcode), (at, bit)
+                assert short.icrc_ok == icrc_ok(bytes(damaged[14:])), (at, bit)

@@ -260,14 +260,14 @@ class Net:
                 return
             self.trimmed[port.name] += 1
             dscp = TRIMMED_LAST_HOP if port.last_hop else TRIMMED
-            cut = packet._replace(dscp=dscp, payload=memoryview(b""), icrc_ok=False, trimmed=True)
+            cut = packet.but(dscp=dscp, payload=memoryview(b""), icrc_ok=False, trimmed=True)
             self._at(now + TRIM_BYTES * per_byte + port.delay_ns, cut, path, step + 1)
             return
         self.peak[port.name] = max(self.peak.get(port.name, 0), round(backlog) + size)
         if port.ecn and backlog > port.kmin_bytes:
             chance = port.pmax * (backlog - port.kmin_bytes) / (port.kmax_bytes - port.kmin_bytes)
             if backlog > port.kmax_bytes or self.rng.uniform() < chance:
-                packet = packet._replace(ecn=3)
+                packet = packet.but(ecn=3)
                 self.marked += 1
         self.busy[port.name] = max(self.busy[port.name], now) + size * per_byte
         self._at(self.busy[port.name] + port.delay_ns, packet, path, step + 1)

@@ -122,7 +122,7 @@ def test_a_trimmed_packet_is_named_by_a_nack_and_resent_at_once() -> None:
     work = pair.post(pattern(30 * MTU))
 
     def fate(n: int, p: Packet) -> Packet:
-        return p._replace(dscp=TRIMMED, payload=memoryview(b""), icrc_ok=False, trimmed=True) if n == 4 else p
+        return p.but(dscp=TRIMMED, payload=memoryview(b""), icrc_ok=False, trimmed=True) if n == 4 else p
 
     wire = Wire(pair.a, pair.b, fate)
     took = wire.run()
@@ -264,7 +264,7 @@ def test_a_probe_gathers_acknowledgements_that_a_shrunken_window_waits_for() -> 
     def fate(n: int, p: Packet) -> Packet | None:
         if n == 8:
             pair.a.cc.window_bytes = float(MTU)
-        return p._replace(ack_req=False)
+        return p.but(ack_req=False)
 
     wire.fate = fate
     took = wire.run()
@@ -330,7 +330,7 @@ def test_the_two_kinds_of_trim_are_told_apart_and_only_the_core_blames_the_path(
     def fate(n: int, p: Packet) -> Packet:
         if p.opcode < Opcode.MRC_ACKNOWLEDGE and n in (2, 5):
             dscp = TRIMMED if n == 2 else TRIMMED_LAST_HOP
-            return p._replace(dscp=dscp, payload=memoryview(b""), icrc_ok=False, trimmed=True)
+            return p.but(dscp=dscp, payload=memoryview(b""), icrc_ok=False, trimmed=True)
         return p
 
     wire = Wire(pair.a, pair.b, fate)
@@ -346,7 +346,7 @@ def test_the_two_kinds_of_trim_are_told_apart_and_only_the_core_blames_the_path(
 def test_a_mark_comes_back_at_once_and_skips_the_value() -> None:
     pair = Pair(policy="bitmap")
     pair.post(pattern(40 * MTU))
-    wire = Wire(pair.a, pair.b, lambda n, p: p._replace(ecn=3) if n == 5 else p)
+    wire = Wire(pair.a, pair.b, lambda n, p: p.but(ecn=3) if n == 5 else p)
     wire.run()
     marked = [s for s in sacks(wire) if s.m == PathMark.SKIP_ONCE]
     assert [(s.cack_psn + s.ack_psn_offset, s.entropy) for s in marked] == [(5, wire.log[5].sport)]
@@ -359,7 +359,7 @@ def test_always_skip_takes_the_value_out() -> None:
     pair.post(pattern(40 * MTU))
     wire = Wire(pair.a, pair.b)
     wire.fate = lambda n, p: (
-        p._replace(ext=memoryview(pack_sack(unpack_sack(p.ext)._replace(m=PathMark.ALWAYS_SKIP))))
+        p.but(ext=memoryview(pack_sack(unpack_sack(p.ext)._replace(m=PathMark.ALWAYS_SKIP))))
         if p.opcode == Opcode.MRC_SACK and not pair.states
         else p
     )

@@ -221,7 +221,7 @@ def test_send_with_invalidate_takes_the_key_away() -> None:
 def test_marked_packets_bring_one_cnp_per_interval() -> None:
     pair = Pair(cc="dcqcn")
     pair.post(Verb.WRITE, pattern(60 * MTU))
-    wire = Wire(pair.a, pair.b, lambda n, p: p._replace(ecn=3))
+    wire = Wire(pair.a, pair.b, lambda n, p: p.but(ecn=3))
     wire.run()
     cnps = [p for p in wire.log if p.opcode == Opcode.CNP]
     assert len(cnps) == 1  # 60 packets of 330 ns last less than 50 us

@@ -1,0 +1,1 @@
+"""The packet loop as machine code: building it from the same source."""
