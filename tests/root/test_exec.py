@@ -147,7 +147,13 @@ def test_ctrl_c_ends_every_rank_and_takes_the_fabric_away(tmp_path: Path) -> Non
 @pytest.mark.parametrize("transport", ["roce", "mrc"])
 def test_the_backend_computes_what_torch_does(transport: str) -> None:
     run = made(
-        **program(sys.executable, "tests/root/backend_program.py", ranks=3, transport=transport, time_limit="30s")
+        **program(
+            sys.executable,
+            str(Path(__file__).with_name("backend_program.py")),
+            ranks=3,
+            transport=transport,
+            time_limit="30s",
+        )
     )
     assert (run.path / "output" / "rank0.txt").read_text().splitlines()[-1] == "all right"
     assert check_of(run, "F12")["status"] == "pass", check_of(run, "F12")
