@@ -29,7 +29,9 @@ _MIDDLE: Final = frozenset((Opcode.RC_SEND_MIDDLE, Opcode.RC_WRITE_MIDDLE))
 _ONLY: Final = frozenset(only for _, only in _ENDS.values())
 _LAST: Final = frozenset(last for last, _ in _ENDS.values())
 _WRITE: Final = frozenset(range(Opcode.RC_WRITE_FIRST, Opcode.RC_WRITE_ONLY_IMM + 1))
-_IMM: Final = frozenset((Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM, Opcode.RC_WRITE_LAST_IMM, Opcode.RC_WRITE_ONLY_IMM))
+_IMM: Final = frozenset(
+    (Opcode.RC_SEND_LAST_IMM, Opcode.RC_SEND_ONLY_IMM, Opcode.RC_WRITE_LAST_IMM, Opcode.RC_WRITE_ONLY_IMM)
+)
 _INV: Final = frozenset((Opcode.RC_SEND_LAST_INV, Opcode.RC_SEND_ONLY_INV))
 _KNOWN: Final = _FIRST | _MIDDLE | _ONLY | _LAST
 STARTS: Final = _FIRST | _ONLY

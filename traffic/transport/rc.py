@@ -18,7 +18,9 @@ from traffic.transport.options import RcOptions
 from traffic.transport.rc_requester import Requester
 from traffic.transport.rc_responder import Responder
 
-_RESPONSES: Final = frozenset(range(Opcode.RC_READ_RESPONSE_FIRST, Opcode.RC_ATOMIC_ACKNOWLEDGE + 1)) - {Opcode.RC_ACKNOWLEDGE}
+_RESPONSES: Final = frozenset(range(Opcode.RC_READ_RESPONSE_FIRST, Opcode.RC_ATOMIC_ACKNOWLEDGE + 1)) - {
+    Opcode.RC_ACKNOWLEDGE
+}
 _CNP_RESERVED: Final = bytes(16)
 
 

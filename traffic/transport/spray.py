@@ -171,7 +171,9 @@ class EcmpPaths(PathSet):
         return
 
 
-POLICIES: Final[dict[str, type[PathSet]]] = {c.policy: c for c in (PathSet, BitmapPaths, RepsPaths, FlowletPaths, EcmpPaths)}
+POLICIES: Final[dict[str, type[PathSet]]] = {
+    c.policy: c for c in (PathSet, BitmapPaths, RepsPaths, FlowletPaths, EcmpPaths)
+}
 
 
 def make_paths(policy: str, settings: PathSettings) -> PathSet:

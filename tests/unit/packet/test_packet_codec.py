@@ -313,7 +313,12 @@ def test_fast_path_does_without_scapy() -> None:
 def test_a_parser_that_knows_the_ip_header_still_checks_every_byte() -> None:
     """The second frame of a flow takes the short way; each flipped bit must show there as it does on the long one."""
     template = FlowTemplate(
-        src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02", src_ip="10.0.0.1", dst_ip="10.0.0.2", dest_qpn=5, tos=106
+        src_mac="02:00:00:00:00:01",
+        dst_mac="02:00:00:00:00:02",
+        src_ip="10.0.0.1",
+        dst_ip="10.0.0.2",
+        dest_qpn=5,
+        tos=106,
     )
     frame = bytearray(128)
     size = template.write(memoryview(frame), Opcode.RC_WRITE_MIDDLE, 7, b"", bytes(range(40)), 0xC001, False, 106)
