@@ -85,7 +85,7 @@ def test_the_key_follows_the_source_and_every_change_of_the_recipe() -> None:
 
 def test_every_patch_says_why_before_what() -> None:
     patches = recipe().patches
-    assert len(patches) == 8
+    assert len(patches) == 9
     for name, text in patches:
         why, _, what = text.partition("\n---\n")
         assert len(why.splitlines()[0]) > 20 and why.splitlines()[0].endswith("."), name
