@@ -256,7 +256,8 @@ def commands_page() -> str:
         "| 1 | the run failed |\n| 2 | wrong usage, or a wrong file |\n| 3 | the run finished, but its verdict is *do not trust* |\n"
         "| 4 | a privilege or a kernel feature is missing |\n| 130 | interrupted, and cleaned up |\n",
     ]
-    context = click.Context(cli, info_name="fabriclab", max_content_width=WIDTH, terminal_width=WIDTH)
+    settings = {**cli.context_settings, "max_content_width": WIDTH, "terminal_width": WIDTH}
+    context = click.Context(cli, info_name="fabriclab", **settings)
     for path, text in _helps(cli, context):
         out.append(f"## {path}\n\n```text\n{text}\n```\n")
     return MADE + "\n".join(out)
