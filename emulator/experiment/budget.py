@@ -1,4 +1,4 @@
-"""How many packets a second this machine carries through the full loop: measured once, remembered for this kernel and CPU."""
+"""How many packets a second this machine carries through the full loop: measured once for each kernel, processor and loop."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import os
 import platform
 from pathlib import Path
 
+from traffic import native
+
 _PACKETS = 6_000
 
 
 def packets_per_second() -> int:
     """Packets a second of one core through build, send, three routers, receive, verify, transport and acknowledgement.
 
-    From the cache if this kernel and processor were measured before, else measured now (about a second, root).
+    From the cache if this kernel and processor with this packet loop were measured before, else measured now (about a second, root).
     """
     known = known_packets_per_second()
     if known is not None:
@@ -33,7 +35,7 @@ def packets_per_second() -> int:
 
 
 def known_packets_per_second() -> int | None:
-    """What was measured before on this kernel and processor; None if nothing was."""
+    """What was measured before on this kernel and processor with this packet loop; None if nothing was."""
     try:
         return int(json.loads(_cache_file().read_text(encoding="utf-8"))["packets_per_second"])
     except (OSError, ValueError, KeyError):
@@ -48,5 +50,6 @@ def _cache_file() -> Path:
     except OSError:
         cpu = ""
     model = "".join(line for line in cpu.splitlines() if line.startswith("model name"))
-    key = hashlib.sha256(f"{platform.release()} {model} {os.cpu_count()}".encode()).hexdigest()[:12]
+    loop = native.find() or "plain"
+    key = hashlib.sha256(f"{platform.release()} {model} {os.cpu_count()} {loop}".encode()).hexdigest()[:12]
     return folder / f"budget-{key}.json"

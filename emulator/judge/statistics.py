@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from emulator.errors import FabricError
 
 
@@ -44,6 +47,17 @@ def spread(values: Sequence[float], level: float = 0.95) -> Spread:
     cv = 0.0 if sd == 0 else (sd / abs(mean) if mean else math.inf)
     half = t_quantile((1 + level) / 2, n - 1) * sd / math.sqrt(n)
     return Spread(n, middle, mean, sd, cv, mean - half, mean + half)
+
+
+def quantile_at_least(values: NDArray[np.float64], q: float, level: float = 0.95) -> float:
+    """What the `q` quantile of the distribution behind `values` (at least one) is at least, with probability `level`, whatever
+    that distribution: the largest order statistic below it that often (David and Nagaraja, Order Statistics, 7.1)."""
+    n = len(values)
+    above = np.arange(n)
+    log_ways = np.concatenate(([0.0], np.cumsum(np.log((n - above[:-1]) / (above[:-1] + 1)))))
+    at_most = np.cumsum(np.exp(log_ways + above * math.log1p(-q) + (n - above) * math.log(q)))
+    beyond = int(np.searchsorted(at_most, level))
+    return float(np.sort(values)[max(0, n - 1 - beyond)])
 
 
 def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:

@@ -29,12 +29,14 @@ class Work:
         self.used: dict[str, LabRun] = {}
         self._wanted: dict[tuple[str, ...], Wanted] = {}
 
-    def run(self, spec: str, *settings: str) -> LabRun:
-        """The newest trustworthy run of one of the lab's experiment files with settings over it. Raises NoSuchRun."""
+    def run(self, spec: str, *settings: str, clock: str | None = None) -> LabRun:
+        """The newest trustworthy run of one of the lab's experiment files with settings over it, on any clock unless one is
+        named. Raises NoSuchRun."""
         key = (spec, *settings)
         if key not in self._wanted:
             self._wanted[key] = Wanted(self.lab.folder, spec, settings)
-        return self._touch(self._wanted[key].of(self.runs))
+        runs = [run for run in self.runs if clock in (None, run.setup["clock"])]
+        return self._touch(self._wanted[key].of(runs))
 
     def pick(self, what: str, how: str, fits: Callable[[LabRun], bool]) -> LabRun:
         """The newest trustworthy run that fits; `what` names it, `how` says how to make one. Raises NoSuchRun."""

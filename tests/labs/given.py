@@ -1,6 +1,6 @@
 """Makes the runs that lab 9 brings along, with root and on a quiet machine: `python -m tests.labs.given`.
 
-a: slowed as much as this machine needs; b: slowed too little by a factor of 20; c: as a, beside a busy program for each core.
+a: slowed as much as this machine needs; b: slowed too little by a factor of 60; c: as a, beside a busy program for each core.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="fabriclab-given-"))
     try:
         factor = int(str(run("a", folder)["tdf"]))
-        run("b", folder, "--set", f"tdf={max(1, factor // 20)}")
+        run("b", folder, "--set", f"tdf={max(1, factor // 60)}")
         hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
         try:
             run("c", folder, "--set", f"tdf={factor}")

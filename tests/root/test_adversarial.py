@@ -278,7 +278,8 @@ MACHINE = ("F3", "F5", "F8", "F9")
 
 
 def test_clean_runs_raise_no_false_alarm(tmp_path: Path) -> None:
-    """Twenty runs that nobody harms, of both transports, planned by `--tdf auto`: no check fails but those of a busy machine."""
+    """Twenty runs that nobody harms, of both transports, planned by `--tdf auto`, are trusted. One may be *care*, since a machine
+    has a life of its own; none for another reason than that machine."""
     words: list[tuple[str, str]] = []
     for k in range(CLEAN):
         spec = Experiment.model_validate(
@@ -294,5 +295,6 @@ def test_clean_runs_raise_no_false_alarm(tmp_path: Path) -> None:
         words.append((word(finished), reasons(finished)))
     trusted = sum(w == "trusted" for w, _ in words)
     print(f"clean runs trusted: {trusted} of {CLEAN}")
+    assert trusted >= CLEAN - 1 and not [word for word, _ in words if word == "untrusted"], words
     alarms = [r for _, text in words for r in text.split(" | ") if r and not r.startswith(MACHINE)]
     assert not alarms, alarms

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from emulator.errors import FabricError
-from emulator.judge.statistics import median, median_interval, significance, spread, t_cdf, t_quantile
+from emulator.judge.statistics import (
+    median,
+    median_interval,
+    quantile_at_least,
+    significance,
+    spread,
+    t_cdf,
+    t_quantile,
+)
 
 
 def test_median_of_odd_even_and_none() -> None:
@@ -50,3 +59,9 @@ def test_significance_of_a_difference() -> None:
     assert significance([1, 1.1, 0.9], [2, 2.1, 1.9]) < 0.001  # type: ignore[operator]
     assert significance([1], [2, 3]) is None
     assert significance([2, 2], [2, 2]) == 1 and significance([2, 2], [3, 3]) == 0
+
+
+def test_quantile_at_least_is_the_order_statistic_of_the_binomial_table() -> None:
+    """Of 1,000 values 15 or fewer lie above the 99 % quantile with 95 % (binomial 1000, 0.01: P(X <= 14) 0.917, 15: 0.952)."""
+    assert quantile_at_least(np.arange(1.0, 1001.0), 0.99) == 985.0
+    assert quantile_at_least(np.array([3.0]), 0.99) == 3.0
