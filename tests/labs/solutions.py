@@ -135,7 +135,9 @@ def figure(number: int, graded: Graded) -> str:
     if number == 9:
         took = {f"given/{name}": work.named(name).time_us for name in "abc"}
         return bar_chart(
-            "One experiment, four numbers", "completion, us", {"exact": work.run("exact.yaml").time_us, **took}
+            "One experiment, four numbers",
+            "completion, us",
+            {"exact": work.run("exact.yaml", clock="virtual").time_us, **took},
         )
     return ""
 
