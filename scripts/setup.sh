@@ -2,7 +2,8 @@
 # of its virtual environment:
 #   1. Debian packages of the groups (through sudo for an ordinary user, where sudo is to be had),
 #   2. a virtual environment made by Debian's python3,
-#   3. this package, with what it needs from PyPI, in that environment.
+#   3. this package, with what it needs from PyPI, in that environment,
+#   4. the packet loop as machine code; where that cannot be made, the interpreter runs the same source.
 # A stamp in the environment says what it was made from; while that holds, a start does none of this.
 #
 #   FABRICLAB_VENV     folder of the environment; by default .venv in the checkout, or the user's cache where that is not theirs
@@ -20,6 +21,9 @@ iputils-ping  ping                            ping inside a fabric
 ethtool       ethtool                         looking at the offloads of an interface
 clang         clang                           the program that marks and counts at each port
 libbpf-dev    /usr/include/bpf/bpf_helpers.h  headers of that program, and the library that loads it
+gcc           gcc                             compiling the packet loop: half the time a packet
+libc6-dev     /usr/include/stdio.h            compiling the packet loop
+python3-dev   @headers                        compiling the packet loop
 '
 PACKAGES_kernel='
 linux-source-6.12  /usr/src/linux-source-6.12.tar.xz  source of the virtual clock kernel
@@ -70,7 +74,7 @@ set_up() {
   local begin=$SECONDS
   STEP=0
   STEPS=$((${#MISSING[@]} ? 1 : 0))
-  [[ -n $VENV ]] || STEPS=$((STEPS + 3))
+  [[ -n $VENV ]] || STEPS=$((STEPS + 4))
   if ((${#MISSING[@]})); then _packages; fi
   LACKING=${MISSING[*]}
   if [[ -z $VENV ]]; then _environment; fi
@@ -132,6 +136,7 @@ _find_missing() {
       case $proof in
         '') continue ;;
         @python) type -P "${FABRICLAB_PYTHON:-/usr/bin/python3}" >/dev/null && continue ;;
+        @headers) _find_python && _headers && continue ;;
         @venv) _find_python && "$PYTHON" -I -c 'import ensurepip, venv' 2>/dev/null && continue ;;
         /*) [[ -e $proof ]] && continue ;;
         *) type -P "$proof" >/dev/null && continue ;;
@@ -139,6 +144,11 @@ _find_missing() {
       MISSING+=("$name")
     done <<<"${!table}"
   done
+}
+
+# Whether extensions of PYTHON can be compiled.
+_headers() {
+  "$PYTHON" -I -c 'import os, sys, sysconfig; sys.exit(not os.path.isfile(sysconfig.get_paths()["include"] + "/Python.h"))'
 }
 
 # --- the steps ----------------------------------------------------------------------------------------------------------
@@ -267,10 +277,16 @@ _environment() {
   if [[ $VENV != "$ROOT/.venv" ]]; then source=$VENV/checkout; fi
   _step 'fabriclab and the PyPI packages it needs' _make_package "$source"
   _step 'a first start' "$VENV/bin/fabriclab" --version
+  _step 'the packet loop as machine code' _native
   # Root's set-up in a user's checkout stays the user's.
   if ((EUID == 0)) && [[ $source == "$ROOT" && ! -O $ROOT ]]; then
     chown -R --no-dereference --reference="$ROOT" "$VENV" "$ROOT"/*.egg-info
   fi
+}
+
+# Quicker, and nothing else: without a compiler the run goes on, and `fabriclab doctor` tells.
+_native() {
+  "$VENV/bin/fabriclab" native build || echo 'not compiled; runs are interpreted'
 }
 
 # Where the environment belongs: .venv in the checkout if that is ours to write, else a folder in the user's cache.
@@ -306,5 +322,5 @@ _make_package() {
     done
   fi
   PIP_USER=0 "$VENV/bin/python" -m pip install --no-input --disable-pip-version-check --progress-bar off \
-    --editable "$1${EXTRAS:+[$EXTRAS]}"
+    --editable "$1[native${EXTRAS:+,$EXTRAS}]"
 }

@@ -27,7 +27,10 @@ def doctor(as_json: bool) -> int:
     from emulator.port.objects import find_object
 
     found = diagnose(probe(), guest_kernel(), program_ready=find_object("bpf") is not None)
-    click.echo(json.dumps(found.to_dict(), indent=2) if as_json else _text(found))
+    if as_json:
+        click.echo(json.dumps({**found.to_dict(), "packet_loop": packet_loop()}, indent=2))
+    else:
+        click.echo(_text(found))
     return MissingCapability.exit_code if found.clock == "none" else 0
 
 
@@ -36,6 +39,13 @@ def guest_kernel() -> Path | None:
     from emulator.clock.kernel import find_kernel
 
     return find_kernel()
+
+
+def packet_loop() -> str:
+    """`compiled` or `interpreted`: how the agents of runs work their packets."""
+    from traffic.native import find
+
+    return "compiled" if find() else "interpreted"
 
 
 def _text(found: Diagnosis) -> str:
@@ -54,6 +64,8 @@ def _text(found: Diagnosis) -> str:
         f"delay         {features.delay}: {delay_text(features.delay)}",
         f"tcp           {' '.join(features.congestion_available) or 'unknown'}",
     ]
+    how = "" if packet_loop() == "compiled" else ": slower; run `fabriclab native build`"
+    lines.append(f"packet loop   {packet_loop()}{how}")
     lines += [f"not probed    {text}" for text in features.unknown]
     there = [need.name for need in found.needs if need.there]
     lines += ["", "there         " + ", ".join(there)]

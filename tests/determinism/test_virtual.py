@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from tests.experiments import fresh
+from traffic import native
 
 pytestmark = pytest.mark.virtual
 FILES = ("flows.parquet", "queues.parquet", "histogram.parquet", "rates.parquet", "events.jsonl")
 
 
-def _run(seed: int) -> tuple[dict[str, bytes], dict[str, Any]]:
+def _run(seed: int, transport: str = "mrc") -> tuple[dict[str, bytes], dict[str, Any]]:
     finished = fresh(
         topology="leaf-spine-2x2x4",
         workload={"kind": "incast", "bytes": "1MB", "params": {"senders": 7}},
-        transport={"kind": "mrc"},
+        transport={"kind": transport, "cc": "none"} if transport == "roce" else {"kind": transport},
         clock="virtual",
         seed=seed,
     )
@@ -34,6 +35,16 @@ def test_three_runs_with_seed_zero_are_equal_and_another_seed_is_not() -> None:
     other = _run(5)
     assert other[0]["flows.parquet"] != first[0]["flows.parquet"]
     assert other[1]["seed"] == 5
+
+
+def test_the_compiled_packet_loop_gives_the_bytes_of_the_interpreted_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven senders that overflow a queue: marks, losses and what is sent anew on both transports."""
+    assert native.find() is not None, "there is no compiled packet loop: fabriclab native build"
+    for transport in ("roce", "mrc"):
+        compiled = _run(3, transport)
+        monkeypatch.setenv(native.VARIABLE, native.OFF)
+        assert _run(3, transport) == compiled
+        monkeypatch.undo()
 
 
 def test_rerun_of_a_stored_run_gives_the_stored_result_beside_a_cpu_hog(tmp_path: Path) -> None:
