@@ -63,8 +63,9 @@ class _Used:
     host: float
 
 
-def measure(*, rounds: int = 5) -> list[Loop]:
-    """Both transports and the baseline, in one guest; raises RunFailed where a loop did not do its work."""
+def measure(*, rounds: int = 5, rate_bps: int = 400_000_000_000, delay_ns: int = 500) -> list[Loop]:
+    """Both transports and the baseline over four links of this rate and delay, in one guest; raises RunFailed where a loop
+    did not do its work."""
     ensure_object("bpf")
     marks: list[tuple[str, _Used]] = []
     loops: list[Loop] = []
@@ -83,7 +84,7 @@ def measure(*, rounds: int = 5) -> list[Loop]:
 
     with tempfile.TemporaryDirectory(prefix="fabriclab-bench-", dir=Path.home()) as folder:
         status = run_guest(
-            [sys.executable, "-m", "emulator.bench.virtual_guest", str(rounds)],
+            [sys.executable, "-m", "emulator.bench.virtual_guest", str(rounds), f"{rate_bps}bit", f"{delay_ns}ns"],
             run_dir=Path(folder),
             wall_limit_s=_WALL_LIMIT_S,
             on_line=on_line,

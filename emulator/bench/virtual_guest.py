@@ -1,4 +1,4 @@
-"""Inside the guest: `python -m emulator.bench.virtual_guest ROUNDS`, the loops whose cost the host side measures.
+"""Inside the guest: `python -m emulator.bench.virtual_guest ROUNDS RATE DELAY`, the loops whose cost the host side measures.
 
 Two hosts, two leaves, one spine: four shaped, delayed links. Says `begin` and `end` around each loop, one JSON line each.
 """
@@ -12,11 +12,8 @@ from typing import Any, Final
 
 from traffic import native
 
-RATE: Final = "100Gbit"
 MTU: Final = 4096
 _ROUND_BYTES: Final = 8 << 20
-_WINDOW: Final = 32
-_TURN_NS: Final = 1_000
 _GRID_NS: Final = 100_000_000
 
 
@@ -37,9 +34,9 @@ def main() -> int:
     from emulator.fabric.plan import make_plan
     from emulator.port.features import probe
 
-    rounds = int(sys.argv[1])
+    rounds, rate, delay = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     features = probe()
-    shape = topology(rate=RATE, delay="500ns", limit="4MB", kmin="400kB", kmax="1600kB")
+    shape = topology(rate=rate, delay=delay, limit="4MB", kmin="400kB", kmax="1600kB")
     plan = make_plan(shape, run_id="bench", seed=1, tdf=1, features=features)
     with Fabric(plan, features) as fabric:
         for kind in ("roce", "mrc"):
@@ -90,8 +87,10 @@ def _ready_frames(spec: Any, delayed: bool, packets: int) -> None:
     from traffic.agent.ring_socket import RingSocket
 
     hosts = spec.hosts[:2]
-    ends = [RingSocket(h.netns, h.ifname, delayed=delayed, slots=1024) for h in hosts]
+    ends = [RingSocket(h.netns, h.ifname, delayed=delayed, slots=4096) for h in hosts]
     data, ack = ready_frame(hosts[0], hosts[1], MTU), ready_frame(hosts[1], hosts[0], 0)
+    bdp = hosts[0].rate_bps * spec.base_rtt_ns[0][1] // (8_000_000_000 * MTU)
+    window = 4 * (bdp // 4 + 2)
     try:
         set_timer_slack()
         sent = came = owed = acked = turns = 0
@@ -103,12 +102,12 @@ def _ready_frames(spec: Any, delayed: bool, packets: int) -> None:
             fresh = len(ends[1].receive())
             ends[1].release()
             came, owed = came + fresh, owed + fresh
-            _send(ends[0], data, min(_WINDOW - (sent - acked), packets - sent))
-            sent = min(packets, max(sent, acked + _WINDOW))
+            _send(ends[0], data, min(window - (sent - acked), packets - sent))
+            sent = min(packets, max(sent, acked + window))
             _send(ends[1], ack, owed // 4)
             owed %= 4
             turns += 1
-            at += _TURN_NS
+            at += spec.quantum_ns
             sleep_until(at)
         say("end")
     finally:
