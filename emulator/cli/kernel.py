@@ -39,18 +39,36 @@ def build(ctx: click.Context, source: Path | None, with_rxe: bool, jobs: int | N
 
     begun = time.monotonic()
     quiet = session_of(ctx).quiet
+    console = Console(stderr=True)
+    lines = Lines() if not quiet and not console.is_terminal else None
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+    with Progress(*columns, console=console, disable=quiet or lines is not None) as bar:
         task = bar.add_task("looking for the source", total=None)
 
         def show(stage: str, done: int, total: int) -> None:
             bar.update(task, description=stage, completed=done, total=total if total > 1 else None)
+            if lines is not None:
+                lines.show(stage, done, total)
 
         path = build_kernel(source=source, with_rxe=with_rxe, jobs=jobs, progress=show)
         bar.update(task, visible=False)
     if not quiet:
         click.echo(f"guest kernel ready after {time.monotonic() - begun:.0f} s", err=True)
     click.echo(path)
+
+
+class Lines:
+    """Progress where nobody watches a bar: a line for each stage and each tenth of a long one."""
+
+    def __init__(self) -> None:
+        self._last = ("", 0)
+
+    def show(self, stage: str, done: int, total: int) -> None:
+        """Called at every step; prints what is new."""
+        now = (stage, 10 * done // total if total > 1 else 0)
+        if now != self._last:
+            self._last = now
+            click.echo(f"{stage} {10 * now[1]} %" if total > 1 else stage, err=True)
 
 
 @kernel.command()

@@ -24,6 +24,7 @@ EPOCH_NS: Final = 1_735_689_600_000_000_000
 """CLOCK_REALTIME at guest boot: 2025-01-01T00:00:00Z, so that no date of the host shows in a result."""
 
 PERSONALITY_NO_RANDOMISE: Final = 0x0040000
+PERSONALITY_QUERY: Final = 0xFFFFFFFF
 PR_SET_PDEATHSIG: Final = 1
 POLL_MS: Final = 20
 COMMAND_LINE_LIMIT: Final = 4096
@@ -203,8 +204,22 @@ def _quoted(path: str) -> str:
     return f'"{path}"' if " " in path else path
 
 
+def require_fixed_addresses() -> None:
+    """Raises MissingCapability where a process may not have its addresses fixed: they would show in the results."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    now = libc.personality(ctypes.c_ulong(PERSONALITY_QUERY))
+    if libc.personality(ctypes.c_ulong(now | PERSONALITY_NO_RANDOMISE)) < 0:
+        raise MissingCapability(
+            f"the virtual clock cannot fix its guest's addresses ({os.strerror(ctypes.get_errno())})",
+            where="personality(ADDR_NO_RANDOMIZE)",
+            remedy="a container's filter forbids it: start it with --security-opt seccomp=unconfined",
+        )
+    libc.personality(ctypes.c_ulong(now))
+
+
 def _boot(command: Sequence[str], log: int, core: int) -> subprocess.Popen[bytes]:
     """Start the kernel in a session of its own, on one core, without address randomisation, dying with this thread."""
+    require_fixed_addresses()
     libc = ctypes.CDLL(None)
     prctl, personality = libc.prctl, libc.personality
     parent = os.getpid()
