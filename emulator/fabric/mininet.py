@@ -71,7 +71,7 @@ class FabricHost(Host):  # type: ignore[misc]
         self.stdout = self.stdin
         self.pid = self.shell.pid
         self.pollOut = select.poll()
-        self.pollOut.register(self.stdout)
+        self.pollOut.register(self.stdout, select.POLLIN)
         self.outToNode[self.stdout.fileno()] = self
         self.inToNode[self.stdin.fileno()] = self
         self.execed = False
@@ -84,16 +84,14 @@ class FabricHost(Host):  # type: ignore[misc]
         seen = ""
         shell = self.shell
         while not seen.endswith(PROMPT):
-            left = deadline - time.monotonic()
-            if shell is None or shell.poll() is not None or left <= 0 or not self.pollOut.poll(left * 1000):
+            # What a shell that ended had to say is still to be read.
+            left = 0.0 if shell is None or shell.poll() is not None else max(0.0, deadline - time.monotonic())
+            if not self.pollOut.poll(left * 1000):
                 raise FabricError(
                     f"the shell did not start: {seen.strip() or 'it said nothing'}",
                     where=str(self.name), remedy="see whether `mnexec -n true` works as root",
                 )  # fmt: skip
-            try:
-                seen += os.read(self.stdout.fileno(), 1024).decode(errors="replace")
-            except OSError:
-                continue  # the shell has closed its side: the next round says so
+            seen += os.read(self.master, 1024).decode(errors="replace")
         self.waiting = False
 
     def hang_up(self) -> None:
