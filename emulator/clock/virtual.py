@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -109,14 +110,28 @@ def run_guest(
 
 
 def quiet_core() -> int:
-    """The core this process may use that was least busy over the last 20 ms; among equals the highest number."""
+    """The core this process may use with the fewest programs pinned to it, as other guests are; among equals the one least busy
+    over the last 20 ms, then the highest number."""
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) == 1:
         return allowed[0]
     before = _busy_ticks()
     time.sleep(0.02)
     after = _busy_ticks()
-    return min(allowed, key=lambda core: (after.get(core, 0) - before.get(core, 0), -core))
+    pinned = _pinned()
+    return min(allowed, key=lambda core: (pinned[core], after.get(core, 0) - before.get(core, 0), -core))
+
+
+def _pinned() -> Counter[int]:
+    """How many programs may run on this core alone (the kernel's own threads have no memory of their own)."""
+    found: Counter[int] = Counter()
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):
+            fields = dict(line.partition(":\t")[::2] for line in status.read_text(errors="replace").splitlines())
+            cores = fields.get("Cpus_allowed_list", "")
+            if "VmSize" in fields and cores.isdigit():
+                found[int(cores)] += 1
+    return found
 
 
 def _busy_ticks() -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -9,11 +10,11 @@ import sys
 import pytest
 
 from emulator.cli.kernel import Lines
-from emulator.clock.virtual import require_fixed_addresses
+from emulator.clock.virtual import quiet_core, require_fixed_addresses
 
 FORBIDDEN = """
 import ctypes, struct
-from emulator.clock.virtual import require_fixed_addresses
+from emulator.clock.virtual import quiet_core, require_fixed_addresses
 from emulator.errors import MissingCapability
 libc = ctypes.CDLL(None)
 # Number of the system call; personality (135 on x86-64) fails with EPERM, all others are allowed.
@@ -46,3 +47,18 @@ def test_progress_without_a_terminal_is_a_line_a_stage_and_a_tenth(capsys: pytes
         lines.show("compiling", done, 100)
     printed = capsys.readouterr().err.splitlines()
     assert printed[:3] == ["unpacking", "compiling 0 %", "compiling 10 %"] and len(printed) == 12
+
+
+def test_a_second_guest_gets_the_core_that_the_first_does_not_have() -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    first = quiet_core()
+    others = [
+        subprocess.Popen(["/bin/sleep", "60"], preexec_fn=lambda: os.sched_setaffinity(0, {first}))  # noqa: PLW1509
+        for _ in range(40)
+    ]
+    try:
+        assert len(allowed) == 1 or quiet_core() != first
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
