@@ -1,0 +1,1 @@
+"""What runs in the guest against Linux's own Soft-RoCE."""
