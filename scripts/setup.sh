@@ -42,12 +42,14 @@ tar                tar                                unpacking its source
 xz-utils           xz                                 unpacking its source
 '
 PACKAGES_test='
-tshark           tshark        tests: another program reads our packets
-chromium         chromium      tests: a browser opens the report page
-chromium-driver  chromedriver  tests: driving that browser
-iperf3           iperf3        tests: a program of others on a fabric
-openmpi-bin      mpirun        tests: an MPI program on a fabric
-libopenmpi-dev   mpicc         tests: compiling that program
+tshark             tshark                           tests: another program reads our packets
+chromium           chromium                         tests: a browser opens the report page
+chromium-driver    chromedriver                     tests: driving that browser
+iperf3             iperf3                           tests: a program of others on a fabric
+openmpi-bin        mpirun                           tests: an MPI program on a fabric
+libopenmpi-dev     mpicc                            tests: compiling that program
+libibverbs-dev     /usr/include/infiniband/verbs.h  tests: compiling a program on verbs, the peer of our packets on Soft-RoCE
+ibverbs-providers  /etc/libibverbs.d/rxe.driver     tests: the part of that library for Soft-RoCE
 '
 
 say() { printf '%s\n' "$*" >&2; }

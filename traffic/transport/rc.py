@@ -136,6 +136,7 @@ class RcQueuePair(QueuePair):
 
     def _check(self) -> None:
         if self.requester.error is not None and self.failed is None:
+            self.requester.deadline = NEVER
             self.fail(*self.requester.error)
 
     def notify(self) -> None:

@@ -14,7 +14,7 @@ from traffic.congestion.registry import create, create_receiver
 from traffic.packet.codec import Packet
 from traffic.packet.headers import pack_atomic_eth, pack_reth, unpack_aeth
 from traffic.packet.opcodes import Opcode
-from traffic.transport.base import Memory, Sink, Verb, WorkRequest
+from traffic.transport.base import NEVER, Memory, Sink, Verb, WorkRequest
 from traffic.transport.options import RcOptions
 from traffic.transport.rc import RcQueuePair
 
@@ -181,6 +181,7 @@ def test_wrong_key_or_range_is_refused_and_ends_the_connection(fields: dict[str,
     Wire(pair.a, pair.b).run()
     assert pair.a.failed is not None and words in pair.a.failed.what
     assert not any(pair.far)
+    assert pair.a.next_timer() == NEVER, "a connection that has ended waits for nothing"
 
 
 def test_send_without_a_buffer_waits_by_the_rnr_table() -> None:
