@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -23,12 +24,15 @@ LINUX_IP: Final = "10.9.0.1"
 OUR_MAC: Final = "02:00:00:00:09:02"
 LINUX_MAC: Final = "02:00:00:00:09:01"
 NAMESPACE: Final = "ours"
+LINK_MTU: Final = 4200
+"""Soft-RoCE takes a path MTU of 4096 on it (rxe_param.h: 80 bytes of headers)."""
 RATE_BPS: Final = 10_000_000_000
 COUNTERS: Final = Path("/sys/class/infiniband/rxe0/ports/1/hw_counters")
 LIMIT_NS: Final = 20_000_000_000
 
 Fates = Mapping[str, Mapping[int, str]]
-"""For `out` (ours) and `into`: what becomes of the n-th packet, counted from 0: `lose`, or `spoil` its ICRC."""
+"""For `out` (ours) and `into`: what becomes of the n-th packet, counted from 0: `lose` it, `spoil` its ICRC, or `mark` it as a
+router with a full queue does."""
 
 
 def lay() -> None:
@@ -36,8 +40,8 @@ def lay() -> None:
     for command in (
         f"ip netns add {NAMESPACE}",
         f"ip link add linux address {LINUX_MAC} type veth peer name ours address {OUR_MAC} netns {NAMESPACE}",
-        f"ip -n {NAMESPACE} link set ours up",
-        "ip link set linux up",
+        f"ip -n {NAMESPACE} link set ours mtu {LINK_MTU} up",
+        f"ip link set linux mtu {LINK_MTU} up",
         f"ip address add {LINUX_IP}/24 dev linux",
         f"ip neighbour add {OUR_IP} lladdr {OUR_MAC} dev linux nud permanent",
         "rdma link add rxe0 type rxe netdev linux",
@@ -52,6 +56,15 @@ def counters() -> dict[str, int]:
     return {path.name: int(path.read_text()) for path in COUNTERS.iterdir() if path.name != "lifespan"}
 
 
+def _mark(frame: memoryview) -> None:
+    """Set CE and take one from the TTL; the IPv4 checksum follows."""
+    frame[15] |= 3
+    frame[22] -= 1
+    frame[24:26] = bytes(2)
+    total = sum(struct.unpack(">10H", frame[14:34]))
+    frame[24:26] = (~(total % 0xFFFF) & 0xFFFF).to_bytes(2)
+
+
 class LossySocket(PacketSocket):
     """Loses and spoils packets at our end of the wire; `log` has all that came to it."""
 
@@ -63,6 +76,7 @@ class LossySocket(PacketSocket):
         """Forget the log; from now on these hold."""
         self.fates = fates
         self.log: dict[str, list[Packet]] = {"out": [], "into": []}
+        self.harmed = {"out": 0, "into": 0}
 
     def _lost(self, way: str, frame: memoryview) -> bool:
         data = bytes(frame)
@@ -70,8 +84,11 @@ class LossySocket(PacketSocket):
         assert packet is not None and packet.icrc_ok and icrc_ok(data[14:]), "each side makes right packets"
         fate = self.fates.get(way, {}).get(len(self.log[way]))
         self.log[way].append(packet)
+        self.harmed[way] += fate in ("lose", "spoil")
         if fate == "spoil":
             frame[-1] ^= 1
+        elif fate == "mark":
+            _mark(frame)
         return fate == "lose"
 
     def queue(self, size: int) -> None:
@@ -132,9 +149,10 @@ class Link:
         self.socket.release()
 
     def told(self) -> dict[str, Any]:
-        """Since `begin`: packets of both directions as (opcode, PSN, syndrome), and those we dropped for their ICRC."""
+        """Since `begin`: packets of both directions as (opcode, PSN, syndrome), how many were lost or spoiled, how many we
+        dropped for their ICRC."""
         packets = {way: [_said(packet) for packet in log] for way, log in self.socket.log.items()}
-        return {**packets, "icrc_errors": self.record.icrc_errors}
+        return {**packets, "harmed": self.socket.harmed, "icrc_errors": self.record.icrc_errors}
 
 
 def _said(packet: Packet) -> tuple[str, int, str]:

@@ -26,8 +26,9 @@ from traffic.transport.options import RcOptions
 from traffic.transport.rc import RcQueuePair
 
 MTU: Final = 1024
+LARGE_MTU: Final = 4096
 SIZE: Final = 50_001
-"""49 packets; the last one's payload is no multiple of four bytes, so it has a pad."""
+"""49 packets of the smaller MTU; the last one's payload is no multiple of four bytes, so it has a pad."""
 QPN: Final = 0x1234
 RKEY: Final = 0x5678
 VA: Final = 0x7000_0000_0000
@@ -39,24 +40,24 @@ TIMEOUT: Final = 8
 IMMEDIATE: Final = 0xABCD1234
 REGION: Final = 1 << 18
 MIDDLE: Final = 20
-LAST: Final = 48
+PACKETS: Final = 49
+LAST: Final = PACKETS - 1
 LAST_ACKS: Final = range(9, 13)
 LATE_NS: Final = 200_000
 SETTLE_NS: Final = 2_000_000
 """Two ticks: within one Linux does not read its counters anew."""
-WINDOW: Final = 16 * MTU
-PATH: Final = PathInfo(line_rate_bps=RATE_BPS, base_rtt_ns=10_000, mtu_bytes=MTU, wire_mtu_bytes=MTU + 98)
+WINDOW: Final = 16_384
 
 
 class Linux:
     """The process that owns Soft-RoCE's queue pair; `memory` is its registered memory."""
 
-    def __init__(self, program: str, qpn: int) -> None:
+    def __init__(self, program: str, qpn: int, mtu: int) -> None:
         path = Path(f"/dev/shm/soft-roce-{qpn}")
         with path.open("wb+") as file:
             file.truncate(REGION)
             self.memory = memoryview(mmap.mmap(file.fileno(), REGION))
-        arguments = ("rxe0", path, MTU, OUR_IP, qpn, PSN, LINUX_PSN, TIMEOUT)
+        arguments = ("rxe0", path, mtu, OUR_IP, qpn, PSN, LINUX_PSN, TIMEOUT)
         self.process = subprocess.Popen(
             [program, *map(str, arguments)], text=True, bufsize=1, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -83,19 +84,20 @@ class Linux:
 class Talk:
     """One connection between the two."""
 
-    def __init__(self, link: Link, program: str, qpn: int = QPN) -> None:
+    def __init__(self, link: Link, program: str, qpn: int, mtu: int = MTU) -> None:
         self.link = link
-        self.linux = Linux(program, qpn)
+        self.linux = Linux(program, qpn, mtu)
         self.sink = Sink()
         self.memory = memoryview(bytearray(REGION))
         registered = Memory()
         registered.register(RKEY, VA, self.memory)
+        path = PathInfo(line_rate_bps=RATE_BPS, base_rtt_ns=10_000, mtu_bytes=mtu, wire_mtu_bytes=mtu + 98)
         self.qp = RcQueuePair(
             qpn=qpn,
             peer_qpn=self.linux.qpn,
             label="ours>linux",
-            mtu=MTU,
-            cc=create("fixed", path=PATH, params={"window_bytes": WINDOW}),
+            mtu=mtu,
+            cc=create("fixed", path=path, params={"window_bytes": WINDOW}),
             memory=registered,
             sink=self.sink,
             first_psn=PSN,
@@ -186,6 +188,7 @@ class Talk:
             self.linux.ask(verb.value, 64, 8, VA, RKEY, *operands)
             self.link.run(lambda: self.linux.answered, self.linux.stdout)
             found.append((int.from_bytes(local, "little"), self.linux.line(), _number(self.linux.memory, 64)))
+        self.link.run_for(SETTLE_NS)
         return {"found": found, "left": (_number(self.linux.memory, 0), _number(self.memory, 0)), **self.link.told()}
 
     def crossing(self) -> dict[str, Any]:
@@ -215,10 +218,11 @@ class Talk:
             self.link.run(lambda: self.linux.answered, self.linux.stdout)
             said.append(self.linux.line())
         self.link.run(lambda: self.qp.idle or bool(self.sink.failures))
-        status = [self.sink.failures[0].what] if self.sink.failures else said
+        if self.sink.failures:
+            said.append(self.sink.failures[0].what)
         told = self._told(before, lambda: self.memory == mine and self.linux.memory == theirs)
         self.sink.completed.clear()
-        return told | {"status": status}
+        return told | {"status": " ".join(dict.fromkeys(said))}
 
     def _told(self, before: dict[str, int], placed: Callable[[], bool]) -> dict[str, Any]:
         self.link.run_for(SETTLE_NS)
@@ -235,14 +239,16 @@ def main() -> None:
     """All exchanges; those that end the connection have one of their own."""
     lay()
     link, program = Link(), sys.argv[1]
-    talk = Talk(link, program)
+    talk, large = Talk(link, program, QPN), Talk(link, program, QPN + 1, LARGE_MTU)
     told: dict[str, Any] = {}
-    for side, ask in (("ours", talk.ours), ("linux", talk.linuxs)):
+    for side, ask, ask_large in (("ours", talk.ours, large.ours), ("linux", talk.linuxs, large.linuxs)):
         for verb in (Verb.WRITE, Verb.READ):
             # The data of a WRITE comes from the one who asks, that of a READ from the other.
             data, other = ("out", "into") if (side == "ours") == (verb is Verb.WRITE) else ("into", "out")
             key = f"{side} {verb.value}"
             told[key] = ask(verb, {})
+            told[f"{key}, large MTU"] = ask_large(verb, {})
+            told[f"{key}, marked"] = ask(verb, {way: dict.fromkeys(range(PACKETS), "mark") for way in ("out", "into")})
             told[f"{key}, one lost"] = ask(verb, {data: {MIDDLE: "lose"}})
             told[f"{key}, one spoiled"] = ask(verb, {data: {MIDDLE: "spoil"}})
             told[f"{key}, ends lost"] = ask(verb, {data: {0: "lose", LAST: "lose"}})
@@ -253,7 +259,7 @@ def main() -> None:
         told[f"{side} send, buffer late"] = ask(Verb.SEND_IMM, {}, late=True)
     told["atomics"] = talk.atomics()
     told["crossing"] = talk.crossing()
-    qpn = QPN
+    qpn = QPN + 1
     for side in ("ours", "linux"):
         for verb in (Verb.WRITE, Verb.READ):
             qpn += 1
