@@ -98,7 +98,7 @@ class RcQueuePair(QueuePair):
     def emit(self, now: int) -> Outgoing:
         if self.responder.responses:
             packet = self.responder.next_response()
-            self.responder.flush_ack(self.control)
+            self.responder.release(self.control)
         else:
             packet = self.requester.emit(now)
         size = len(packet.payload)

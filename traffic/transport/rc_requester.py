@@ -156,7 +156,8 @@ class Requester:
 
     def _emit_answered(self, work: WorkRequest, start: int, psn: int) -> Outgoing:
         if work.verb is Verb.READ:
-            self.nxt = self.high = max(self.nxt, work.first + work.packets)
+            self.nxt = max(self.nxt, work.first + work.packets)
+            self.high = max(self.high, self.nxt)
             opcode = Opcode.RC_READ_REQUEST
             ext = pack_reth(work.remote_va + start, work.rkey, len(work.local) - start)
         else:
@@ -203,15 +204,19 @@ class Requester:
         self._rewind(seq, self.blocked_until)
 
     def response(self, opcode: int, psn: int, ext: memoryview, payload: memoryview, now: int, at: int) -> None:
-        """A READ response or an ATOMIC ACK arrived; a gap is dropped and asked for again."""
+        """A READ response or an ATOMIC ACK arrived; one that is not the next of the oldest such request is dropped, and what is
+        missing asked for again (rxe_comp.c, check_psn)."""
         seq = self.una + psn_diff(psn, self.psn0 + self.una & 0xFFFFFF)
         if not self.una <= seq < self.high:
             return
         work = self._work_of(seq)
         if work.verb not in _ANSWERED:
             return
-        first_missing = max(self.una, work.first)
-        if seq != first_missing:
+        number = self.done
+        while self.work[number].verb not in _ANSWERED:
+            number += 1
+        first_missing = max(self.una, self.work[number].first)
+        if self.work[number] is not work or seq != first_missing:
             if self.recover < seq:
                 self.recover = self.high
                 self._rewind(first_missing, now)

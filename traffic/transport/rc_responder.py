@@ -2,7 +2,8 @@
 
 Rules as Linux's Soft-RoCE applies them (rxe_resp.c): a packet ahead of the expected PSN brings one NAK and is dropped
 until the expected one shows up; a packet behind it is a duplicate (acknowledged again, a READ answered again, an
-atomic answered from what was saved); any error but a lack of buffers ends the connection.
+atomic answered from what was saved); any error but a lack of buffers ends the connection. Answers leave in the order of
+what they answer: what comes after a READ waits for its responses.
 """
 
 from __future__ import annotations
@@ -29,6 +30,17 @@ from traffic.transport.options import RcOptions
 
 _ATOMIC: Final = frozenset((Opcode.RC_FETCH_ADD, Opcode.RC_COMPARE_SWAP))
 _MASK_64: Final = (1 << 64) - 1
+
+
+class _ReadAnswer:
+    """What a READ asked for: its first sequence number, the bytes, and in how many packets."""
+
+    __slots__ = ("packets", "seq", "view")
+
+    def __init__(self, seq: int, view: memoryview, packets: int) -> None:
+        self.seq = seq
+        self.view = view
+        self.packets = packets
 
 
 class Responder:
@@ -67,7 +79,7 @@ class Responder:
         self.reordered = 0
         self.held: dict[int, Packet] = {}
         self.saved: OrderedDict[int, int] = OrderedDict()
-        self.responses: deque[tuple[int, memoryview, int]] = deque()
+        self.responses: deque[_ReadAnswer | Outgoing] = deque()  # the first is a READ's
         self.response_index = 0
         self.ack_owed = False
 
@@ -146,9 +158,10 @@ class Responder:
             self._refuse(NAK_REMOTE_ACCESS, control)
             return
         seq = self.expected if replay_at is None else replay_at
-        self.responses.append((seq, view, packets_of(reth.length, self.mtu)))
+        packets = packets_of(reth.length, self.mtu)
+        self.responses.append(_ReadAnswer(seq, view, packets))
         if replay_at is None:
-            self.expected += self.responses[-1][2]
+            self.expected += packets
             self.msn += 1
 
     def _atomic(self, p: Packet, control: deque[Outgoing]) -> None:
@@ -172,8 +185,9 @@ class Responder:
     def _atomic_answer(self, seq: int, old: int, control: deque[Outgoing]) -> None:
         ext = pack_aeth(ACK_NO_CREDITS, self.msn) + pack_atomic_ack_eth(old)
         psn = self.psn0 + seq & 0xFFFFFF
-        control.append(
-            Outgoing(Opcode.RC_ATOMIC_ACKNOWLEDGE, self.peer_qpn, psn, ext, b"", self.sport, False, TOS_CONTROL)
+        self._in_turn(
+            Outgoing(Opcode.RC_ATOMIC_ACKNOWLEDGE, self.peer_qpn, psn, ext, b"", self.sport, False, TOS_CONTROL),
+            control,
         )
 
     def _duplicate(self, p: Packet, seq: int, control: deque[Outgoing]) -> None:
@@ -187,9 +201,10 @@ class Responder:
 
     def next_response(self) -> Outgoing:
         """The next READ response packet; only while `responses` is not empty."""
-        seq, view, packets = self.responses[0]
+        answer = self.responses[0]
+        assert isinstance(answer, _ReadAnswer)
         i = self.response_index
-        first, last = i == 0, i == packets - 1
+        first, last = i == 0, i == answer.packets - 1
         if last:
             self.responses.popleft()
             self.response_index = 0
@@ -200,15 +215,26 @@ class Responder:
         else:
             opcode = Opcode.RC_READ_RESPONSE_LAST if last else Opcode.RC_READ_RESPONSE_MIDDLE
         ext = pack_aeth(ACK_NO_CREDITS, self.msn) if first or last else b""
-        payload = view[i * self.mtu : (i + 1) * self.mtu]
-        return Outgoing(
-            opcode, self.peer_qpn, self.psn0 + seq + i & 0xFFFFFF, ext, payload, self.sport, False, TOS_DATA
-        )
+        payload = answer.view[i * self.mtu : (i + 1) * self.mtu]
+        psn = self.psn0 + answer.seq + i & 0xFFFFFF
+        return Outgoing(opcode, self.peer_qpn, psn, ext, payload, self.sport, False, TOS_DATA)
 
-    def flush_ack(self, control: deque[Outgoing]) -> None:
-        """Send the ACK that waited behind READ responses."""
-        if self.ack_owed and not self.responses:
+    def release(self, control: deque[Outgoing]) -> None:
+        """Send what waited behind the READ responses that are done."""
+        while self.responses:
+            waiting = self.responses[0]
+            if isinstance(waiting, _ReadAnswer):
+                return
+            control.append(waiting)
+            self.responses.popleft()
+        if self.ack_owed:
             self._ack(control)
+
+    def _in_turn(self, packet: Outgoing, control: deque[Outgoing]) -> None:
+        if self.responses:
+            self.responses.append(packet)
+        else:
+            control.append(packet)
 
     def _ack(self, control: deque[Outgoing]) -> None:
         if self.responses:
@@ -228,6 +254,6 @@ class Responder:
         self.ce_seen = False
         ext = pack_aeth(syndrome, self.msn if msn is None else msn)
         psn = self.psn0 + seq & 0xFFFFFF
-        control.append(
-            Outgoing(Opcode.RC_ACKNOWLEDGE, self.peer_qpn, psn, ext, b"", self.sport, False, TOS_CONTROL, becn)
+        self._in_turn(
+            Outgoing(Opcode.RC_ACKNOWLEDGE, self.peer_qpn, psn, ext, b"", self.sport, False, TOS_CONTROL, becn), control
         )

@@ -3,9 +3,10 @@
  *   peer DEVICE MEMORY-FILE MTU PEER-IP PEER-QPN PEER-PSN OWN-PSN TIMEOUT
  *
  * The whole file is registered memory; others who map it see what RDMA wrote. First line out: QPN, R_Key, address.
- * Lines in, numbers decimal: verb, offset in the file, length, remote address, R_Key, two operands. Each is answered by
- * the status of its completion, in the words of libibverbs. `recv` is answered twice: when it is posted, and when a
- * message has come, with its length and immediate data.
+ * Lines in, numbers decimal: verb, offset in the file, length, remote address, R_Key, two operands. Requests are posted
+ * at once; `wait` with a number of them in the place of the offset is answered when so many have completed, by the
+ * first status that is no success, in the words of libibverbs. `recv` is answered twice: when it is posted, and when
+ * a message has come, with its length and immediate data.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -164,7 +165,7 @@ int main(int argc, char **argv)
 		.recv_cq = received,
 		.qp_type = IBV_QPT_RC,
 		.sq_sig_all = 1,
-		.cap = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1},
+		.cap = {.max_send_wr = 64, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1},
 	};
 	struct ibv_qp *qp = ibv_create_qp(pd, &wanted);
 	need(qp != NULL, "ibv_create_qp");
@@ -185,6 +186,14 @@ int main(int argc, char **argv)
 			struct ibv_wc wc = completion(channels[1], received);
 			printf("%s %u %u\n", ibv_wc_status_str(wc.status), wc.byte_len,
 			       wc.wc_flags & IBV_WC_WITH_IMM ? ntohl(wc.imm_data) : 0);
+		} else if (!strcmp(verb, "wait")) {
+			enum ibv_wc_status first_bad = IBV_WC_SUCCESS;
+			for (uint64_t i = 0; i < offset; i++) {
+				struct ibv_wc wc = completion(channels[0], sent);
+				if (first_bad == IBV_WC_SUCCESS)
+					first_bad = wc.status;
+			}
+			puts(ibv_wc_status_str(first_bad));
 		} else {
 			struct ibv_send_wr work = {.sg_list = &part, .num_sge = 1, .opcode = opcode_of(verb)}, *bad;
 			if (work.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || work.opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
@@ -198,7 +207,6 @@ int main(int argc, char **argv)
 				work.imm_data = htonl(first);
 			}
 			need(!ibv_post_send(qp, &work, &bad), "ibv_post_send");
-			puts(ibv_wc_status_str(completion(channels[0], sent).status));
 		}
 		fflush(stdout);
 	}

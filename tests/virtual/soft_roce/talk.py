@@ -43,6 +43,7 @@ MIDDLE: Final = 20
 PACKETS: Final = 49
 LAST: Final = PACKETS - 1
 LAST_ACKS: Final = range(9, 13)
+LOSS: Final = 0.02
 LATE_NS: Final = 200_000
 SETTLE_NS: Final = 2_000_000
 """Two ticks: within one Linux does not read its counters anew."""
@@ -71,9 +72,9 @@ class Linux:
         assert line, "the program on verbs has ended"
         return line
 
-    def ask(self, verb: str, offset: int, size: int, *numbers: int) -> None:
+    def ask(self, verb: str, *numbers: int) -> None:
         """See `peer.c`; what is not given is 0."""
-        print(verb, offset, size, *(*numbers, 0, 0, 0, 0)[:4], file=self.stdin)
+        print(verb, *(*numbers, *[0] * 6)[:6], file=self.stdin)
 
     @property
     def answered(self) -> bool:
@@ -162,6 +163,7 @@ class Talk:
         if verb is Verb.SEND_IMM and not late:
             self.qp.responder.recv_buffers.append(self.memory[far : far + size])
         self.linux.ask(verb.value, near, size, VA + far, RKEY + wrong, IMMEDIATE)
+        self.linux.ask("wait", 1)
         if late:
             self.link.run_for(LATE_NS)
             self.qp.responder.recv_buffers.append(self.memory[far : far + size])
@@ -186,12 +188,13 @@ class Talk:
             self.sink.completed.clear()
             operands = (add, 0) if verb is Verb.FETCH_ADD else (compare, add)
             self.linux.ask(verb.value, 64, 8, VA, RKEY, *operands)
+            self.linux.ask("wait", 1)
             self.link.run(lambda: self.linux.answered, self.linux.stdout)
             found.append((int.from_bytes(local, "little"), self.linux.line(), _number(self.linux.memory, 64)))
         self.link.run_for(SETTLE_NS)
         return {"found": found, "left": (_number(self.linux.memory, 0), _number(self.memory, 0)), **self.link.told()}
 
-    def crossing(self) -> dict[str, Any]:
+    def crossing(self, loss: float) -> dict[str, Any]:
         """Three messages of ours under way at once, and one of Soft-RoCE's after the other the other way, on a wire that loses."""
         for memory in (self.memory, self.linux.memory):
             memory[:] = self.random.randbytes(REGION)
@@ -200,7 +203,7 @@ class Talk:
         for place, source, target in zip(places, "mtmtm", "tmtmt", strict=True):
             both = {"m": mine, "t": theirs}
             both[target][place] = both[source][place]
-        losses = {way: {n: "lose" for n in range(1000) if self.random.random() < 0.02} for way in ("out", "into")}
+        losses = {way: {n: "lose" for n in range(1000) if self.random.random() < loss} for way in ("out", "into")}
         self.link.begin(losses)
         before = counters()
         for place, verb in zip(places, (Verb.WRITE, Verb.READ, Verb.WRITE), strict=False):
@@ -215,6 +218,7 @@ class Talk:
         said = []
         for place, asked in zip(places[3:], (Verb.WRITE, Verb.READ), strict=True):
             self.linux.ask(asked.value, place.start, SIZE, VA + place.start, RKEY)
+            self.linux.ask("wait", 1)
             self.link.run(lambda: self.linux.answered, self.linux.stdout)
             said.append(self.linux.line())
         self.link.run(lambda: self.qp.idle or bool(self.sink.failures))
@@ -258,7 +262,7 @@ def main() -> None:
         told[f"{side} send"] = ask(Verb.SEND_IMM, {})
         told[f"{side} send, buffer late"] = ask(Verb.SEND_IMM, {}, late=True)
     told["atomics"] = talk.atomics()
-    told["crossing"] = talk.crossing()
+    told["crossing"] = talk.crossing(LOSS)
     qpn = QPN + 1
     for side in ("ours", "linux"):
         for verb in (Verb.WRITE, Verb.READ):
