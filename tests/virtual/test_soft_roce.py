@@ -190,10 +190,14 @@ def test_atomics(told: Told) -> None:
     assert one["left"] == [5, 5]
 
 
-def test_messages_of_both_sides_at_once_on_a_wire_that_loses(told: Told) -> None:
-    one = told["crossing"]
-    assert_whole(one)
-    assert all(lost > 0 for lost in one["harmed"].values())
+def test_many_requests_of_both_sides_at_once(told: Told) -> None:
+    """Every READ has the right bytes, every atomic was done once and told its number, WRITEs between them are in place."""
+    assert_whole(told["both at once"])
+    responses = of(told["both at once"]["out"], "_RESPONSE") + of(told["both at once"]["out"], "ATOMIC_ACK")
+    assert len(responses) == len(set(responses)) == 8 * (2 + 3), "in order, or Soft-RoCE would ask again"
+    lossy = told["both at once, lossy"]
+    assert_whole(lossy)
+    assert all(lost > 0 for lost in lossy["harmed"].values())
 
 
 @pytest.mark.parametrize(("side", "verb"), BOTH)

@@ -69,6 +69,7 @@ class Responder:
         self.sink = sink
         self.assembly = Assembly(memory, mtu, options.recv_depth)
         self.expected = 0
+        self.plain = -1  # the last SEND or WRITE packet
         self.msn = 0
         self.nak_sent = False
         self.nak_at = -(1 << 60)
@@ -139,6 +140,7 @@ class Responder:
         elif step is Step.INVALID:
             self._refuse(NAK_INVALID_REQUEST, control)
         else:
+            self.plain = self.expected
             self.expected += 1
             self.unacked += 1
             if step is Step.DONE:
@@ -241,7 +243,8 @@ class Responder:
             self.ack_owed = True
             return
         self.ack_owed = False
-        self._answer(ACK_NO_CREDITS, self.expected - 1, control)
+        # Never with the PSN of a READ or atomic: that would stand for its answer (rxe_comp.c completes it without data).
+        self._answer(ACK_NO_CREDITS, self.plain, control)
 
     def _refuse(self, syndrome: int, control: deque[Outgoing]) -> None:
         self.dead = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -385,6 +386,85 @@ def test_an_atomic_older_than_what_is_saved_is_not_answered() -> None:
     pair.b.receive(packet(Opcode.RC_FETCH_ADD, 1, ext=pack_atomic_eth(VA, RKEY, 1)), 9, 9)
     assert int.from_bytes(pair.b.control[0].ext[4:12], "big") == 1  # the value before the second one
     assert int.from_bytes(pair.far[:8], "little") == 3
+
+
+def lose_once(kind: Opcode, nth: int = 0) -> Callable[[int, Packet], Packet | None]:
+    """A wire that loses the `nth` packet of a kind."""
+    seen = 0
+
+    def fate(_n: int, p: Packet) -> Packet | None:
+        nonlocal seen
+        seen += p.opcode == kind
+        return None if p.opcode == kind and seen == nth + 1 else p
+
+    return fate
+
+
+def test_an_answer_does_not_stand_for_a_lost_one_before_it() -> None:
+    """rxe_comp.c, check_psn: a response past an unanswered READ or atomic brings a retry; it must not complete that one."""
+    pair = Pair()
+    pair.far[:8] = (40).to_bytes(8, "little")
+    olds = [bytearray(8), bytearray(8)]
+    for old in olds:
+        pair.post(Verb.FETCH_ADD, old, add=1)
+    Wire(pair.a, pair.b, lose_once(Opcode.RC_ATOMIC_ACKNOWLEDGE)).run()
+    assert [int.from_bytes(old, "little") for old in olds] == [40, 41]
+    assert int.from_bytes(pair.far[:8], "little") == 42
+
+    pair = Pair()
+    pair.far[:] = pattern(len(pair.far))
+    locals_ = [bytearray(100), bytearray(100)]
+    for i, local in enumerate(locals_):
+        pair.post(Verb.READ, local, va=VA + 100 * i)
+    Wire(pair.a, pair.b, lose_once(Opcode.RC_READ_RESPONSE_ONLY)).run()
+    assert b"".join(locals_) == pattern(200)
+
+
+def test_a_read_asked_again_leaves_the_count_of_those_under_way_right() -> None:
+    pair = Pair()
+    pair.far[:] = pattern(len(pair.far))
+    local, old = bytearray(3 * MTU), bytearray(8)
+    pair.post(Verb.READ, local, va=VA + 8)
+    pair.post(Verb.FETCH_ADD, old, add=1)
+    Wire(pair.a, pair.b, lose_once(Opcode.RC_READ_RESPONSE_MIDDLE)).run()
+    assert bytes(local) == pattern(len(pair.far))[8 : 8 + 3 * MTU]
+    assert bytes(old) == pattern(8)
+    assert (pair.a.requester.reading, pair.a.requester.high) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("second", "answer"),
+    [
+        (packet(Opcode.RC_FETCH_ADD, 3, ext=pack_atomic_eth(VA, RKEY, 1)), Opcode.RC_ATOMIC_ACKNOWLEDGE),
+        (packet(Opcode.RC_WRITE_ONLY, 9, ext=reth(4), payload=bytes(4)), Opcode.RC_ACKNOWLEDGE),
+        (packet(Opcode.RC_WRITE_ONLY, 3, ext=reth(4, rkey=RKEY + 1), payload=bytes(4)), Opcode.RC_ACKNOWLEDGE),
+    ],
+    ids=["an atomic", "a gap", "a wrong key"],
+)
+def test_what_follows_a_read_is_answered_after_it(second: Packet, answer: Opcode) -> None:
+    """In the order of their PSNs, or the requester takes what is still to come for lost (rxe_comp.c)."""
+    pair = Pair()
+    pair.b.receive(packet(Opcode.RC_READ_REQUEST, 0, ext=reth(3 * MTU)), 0, 0)
+    pair.b.receive(second, 1, 1)
+    assert not pair.b.control
+    sent = []
+    while pair.b.ready_at(10) <= 10:
+        sent.append(pair.b.emit(10).opcode)
+        sent += [p.opcode for p in pair.b.control]
+        pair.b.control.clear()
+    reads = (Opcode.RC_READ_RESPONSE_FIRST, Opcode.RC_READ_RESPONSE_MIDDLE, Opcode.RC_READ_RESPONSE_LAST)
+    assert sent == [*reads, answer]
+
+
+def test_a_plain_acknowledgement_never_has_the_psn_of_an_atomic() -> None:
+    """rxe_comp.c, check_ack, completes an atomic by any ACK of its PSN, and its value is lost."""
+    pair = Pair()
+    write = packet(Opcode.RC_WRITE_ONLY, 0, ext=reth(4), payload=bytes(4))
+    pair.b.receive(write, 0, 0)
+    pair.b.receive(packet(Opcode.RC_FETCH_ADD, 1, ext=pack_atomic_eth(VA + 8, RKEY, 1)), 1, 1)
+    answers(pair)
+    pair.b.receive(write, 2, 2)
+    assert [psn for psn, _ in answers(pair)] == [0]
 
 
 def test_no_more_reads_are_under_way_than_the_responder_saves() -> None:
