@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -110,7 +110,7 @@ def run_guest(
 
 
 def quiet_core() -> int:
-    """The core this process may use with the fewest programs pinned to it, as other guests are; among equals the one least busy
+    """The core this process may use with the fewest sessions pinned to it, as other guests are; among equals the one least busy
     over the last 20 ms, then the highest number."""
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) == 1:
@@ -119,18 +119,19 @@ def quiet_core() -> int:
     time.sleep(0.02)
     after = _busy_ticks()
     pinned = _pinned()
-    return min(allowed, key=lambda core: (pinned[core], after.get(core, 0) - before.get(core, 0), -core))
+    return min(allowed, key=lambda core: (len(pinned[core]), after.get(core, 0) - before.get(core, 0), -core))
 
 
-def _pinned() -> Counter[int]:
-    """How many programs may run on this core alone (the kernel's own threads have no memory of their own)."""
-    found: Counter[int] = Counter()
-    for status in Path("/proc").glob("[0-9]*/status"):
+def _pinned() -> defaultdict[int, set[int]]:
+    """The sessions with a program that may run on this core alone (the kernel's own threads have no memory of their own)."""
+    found: defaultdict[int, set[int]] = defaultdict(set)
+    for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            fields = dict(line.partition(":\t")[::2] for line in status.read_text(errors="replace").splitlines())
+            lines = (folder / "status").read_text(errors="replace").splitlines()
+            fields = dict(line.partition(":\t")[::2] for line in lines)
             cores = fields.get("Cpus_allowed_list", "")
             if "VmSize" in fields and cores.isdigit():
-                found[int(cores)] += 1
+                found[int(cores)].add(os.getsid(int(folder.name)))
     return found
 
 
