@@ -256,12 +256,20 @@ def bad_path(folder: Path) -> str:
     return table(["what", "measured"], rows)
 
 
+def _training(folder: Path) -> str:
+    """Result f."""
+    from emulator.bench.training import training  # it uses this module
+
+    return training(folder)
+
+
 RESULTS: dict[str, tuple[str, str, Callable[[Path], str]]] = {
     "a": ("Incast: who controls it, and at what price", "a-incast", incast),
     "b": ("A ring all-reduce on lossy links", "b-loss", loss),
     "c": ("A victim beside a 7:1 incast", "c-victim", victim),
     "d": ("Permutation of 16 hosts", "d-permutation", permutation),
     "e": ("One path drops a fifth of its packets", "e-bad-path", bad_path),
+    "f": ("Real training: step time and idle share", "f-training", _training),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import itertools
 import json
 import mmap
@@ -58,6 +60,8 @@ class AgentLink:
         self.algorithms: dict[str, str] = json.loads(self._sock.recv(_LONGEST))["algorithms"]
         self._thread = threading.Thread(target=self._listen, name="fabriclab-agent", daemon=True)
         self._thread.start()
+        # PyTorch ends the whole process where Python's end finds a thread inside of it.
+        atexit.register(self.close)
 
     def segment(self, size: int) -> Segment:
         """Shared memory of at least `size` bytes, given back by `release`."""
@@ -145,11 +149,9 @@ class AgentLink:
         done(segment, error)
 
     def close(self) -> None:
-        """Say goodbye; the thread ends by itself."""
-        try:
+        """Say goodbye and wait for the thread, which ends by itself; again does no harm."""
+        atexit.unregister(self.close)
+        with contextlib.suppress(OSError):  # the agent may have gone first
             self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return
-        finally:
-            self._thread.join(timeout=5.0)
-            self._sock.close()
+        self._thread.join(timeout=5.0)
+        self._sock.close()
