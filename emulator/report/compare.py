@@ -105,8 +105,13 @@ class Comparison:
         return cell
 
     def headline(self) -> list[str]:
-        """The difference in three lines: completion time, queue, losses."""
-        return [self._ranking("completion_us", "completion"), self._ranking("peak_bytes", "peak queue"), self._losses()]
+        """The difference in three lines: time, queue, losses. Where all runs have steps, the time is that of a step.
+
+        A program's completion counts its start too, which says nothing about the network.
+        """
+        steps = all(g.middle("step_us") is not None for g in self.groups)
+        time = self._ranking("step_us", "step time") if steps else self._ranking("completion_us", "completion")
+        return [time, self._ranking("peak_bytes", "peak queue"), self._losses()]
 
     def _ranking(self, key: str, what: str) -> str:
         metric = next(m for m in METRICS if m.key == key)
@@ -238,8 +243,8 @@ def _labels(firsts: Sequence[Run]) -> tuple[list[str], dict[str, list[str]]]:
         k for k in differing if k.split(".")[-1] in ("kind", "cc", "algorithm", "recovery", "spray", "mode", "clock")
     ]
     chosen = main[:3] or list(differing)[:2]
-    labels = [" ".join(_short(k, differing[k][i]) for k in chosen) for i in range(len(flat))]
-    if len(set(labels)) < len(labels) or not chosen:
+    labels = [" ".join(_short(k, differing[k][i]) for k in chosen if differing[k][i] != "-") for i in range(len(flat))]
+    if len(set(labels)) < len(labels) or not all(labels):
         ids = [str(run.summary["run_id"]) for run in firsts]
         labels = ids if len(set(ids)) == len(ids) else [f"{name} #{i + 1}" for i, name in enumerate(ids)]
     return labels, differing

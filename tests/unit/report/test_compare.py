@@ -65,6 +65,26 @@ def test_repeats_alone_stand_each_for_itself(runs: dict[str, list[Path]]) -> Non
     assert [g.label for g in compare(runs["none"]).groups] == ["none-1", "none-2", "none-3"]
 
 
+def test_runs_with_steps_are_compared_by_their_step_times(tmp_path: Path) -> None:
+    """What a training program is asked about; its completion counts the start of the program too."""
+    folders = []
+    for cc, mean in (("dcqcn", 2793.8), ("none", 2299.7)):
+        folder = finished(tmp_path / cc, "incast", cc=cc, name=cc)
+        summary = json.loads((folder / "summary.json").read_text())
+        times = {"min": mean, "mean": mean, "p50": mean, "p99": mean, "max": mean}
+        summary["steps"] = {
+            "count": 9, "time_us": times, "compute_us": 2000.0, "exposed_us": mean - 2000, "idle_fraction": 1 - 2000 / mean,
+        }  # fmt: skip
+        (folder / "summary.json").write_text(json.dumps(summary))
+        folders.append(folder)
+    made = compare(folders)
+    first = made.text().splitlines()[0]
+    assert first == "step time: none 2,299.7 us < dcqcn 2,793.8 us; dcqcn takes 1.21 times what none does"
+    rows = {row["key"]: [cell["text"] for cell in row["cells"]] for row in made.rows()}
+    assert rows["step_us"] == ["2,793.8 us", "2,299.7 us"]
+    assert rows["idle"] == ["28.4 %", "13 %"]
+
+
 def test_every_verdict_is_shown(runs: dict[str, list[Path]]) -> None:
     assert "verdict dcqcn: USE WITH CARE" in compare([runs["dcqcn"][0], runs["none"][0]]).text()
 
