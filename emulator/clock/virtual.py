@@ -21,6 +21,11 @@ from typing import Final
 from emulator.clock.kernel import find_kernel
 from emulator.errors import MissingCapability, RunFailed, UsageError
 
+
+class GuestLate(RunFailed):
+    """The guest did not end within its wall time."""
+
+
 EPOCH_NS: Final = 1_735_689_600_000_000_000
 """CLOCK_REALTIME at guest boot: 2025-01-01T00:00:00Z, so that no date of the host shows in a result."""
 
@@ -324,7 +329,7 @@ def _log_tail(log: int, lines: int = 8) -> list[str]:
 def _failure(finished: bool, wall_limit_s: float, last: str, log: Iterable[str]) -> RunFailed:
     told = f"the last line it printed: {last!r}" if last else "it printed nothing"
     if not finished:
-        return RunFailed(
+        return GuestLate(
             f"the guest did not finish within {wall_limit_s:g} s of wall time; {told}",
             where="virtual clock",
             remedy="raise the wall-clock limit, make the experiment smaller, or look at what it waits for",

@@ -14,7 +14,7 @@ from emulator.collect.environment import counters
 from emulator.collect.sampler import Sampler
 from emulator.exec import records, steps
 from emulator.exec.agents import Agents
-from emulator.exec.program import Program
+from emulator.exec.program import RUNNING, Program
 from emulator.exec.quiet import Taps
 from emulator.exec.rounds import PROGRESS_NS, Each, Progress, Rounds
 from emulator.exec.session import Limits, Member, Outcome, Session, end_all
@@ -153,6 +153,7 @@ def _run(
             limits=Limits(run["time_limit_ns"], float("inf") if virtual else run["wall_limit_s"]),
             rounds=rounds,
             watch=[] if agents is None else [(agents.fd, agents.problem)],
+            on_running=lambda names: say(RUNNING, {"names": names}),
         )
         outcome = session.run()
         watch.round(session.now())

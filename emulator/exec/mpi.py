@@ -19,12 +19,12 @@ from emulator.exec.launch import KEPT_LINES, Ending
 from emulator.exec.program import Program
 
 _TAGGED: Final = re.compile(r"\[\d+,(\d+)\]<(?:stdout|stderr|stddiag)>:? ?(.*)")
-_FAILED: Final = "mpi-failed"
+_ENDED: Final = "mpi-ended"
 _SHELL: Final = """"$@"
 code=$?
-[ $code = 0 ] || echo $code >"$0-$OMPI_COMM_WORLD_RANK"
+echo $code >"$0-$OMPI_COMM_WORLD_RANK"
 exit $code"""
-"""What each rank runs in: it notes an exit code that is not 0, for mpirun does not always say whose came first."""
+"""What each rank runs in: it notes the exit code, for mpirun does not always say whose came first, nor who still runs."""
 _FABRIC: Final = "10.0.0.0/8"
 
 
@@ -59,7 +59,7 @@ def mpirun_argv(program: Program, map_file: Path) -> list[str]:
     words += ["--bind-to", "none", "--tag-output"]
     for name, value in settings.items():
         words += ["--mca", name, value]
-    return [*words, "/bin/sh", "-c", _SHELL, str(map_file.with_name(_FAILED)), *program.command]
+    return [*words, "/bin/sh", "-c", _SHELL, str(map_file.with_name(_ENDED)), *program.command]
 
 
 def write_map(path: Path, pids: Mapping[str, int], cwd: str, binds: tuple[tuple[Path, str], ...]) -> None:
@@ -96,17 +96,37 @@ class TaggedOutput:
 
     def problem(self) -> dict[str, str] | None:
         """Which rank failed first, as an error; None where none has noted a failure."""
-        noted = [(path.stat().st_mtime_ns, path) for path in self._raw.glob(f"{_FAILED}-*")]
-        if not noted:
+        failed = [(at, rank, code) for rank, (at, code) in self._ended().items() if code != 0]
+        if not failed:
             return None
-        path = min(noted)[1]
-        rank, code = int(path.name.rpartition("-")[2]), int(path.read_text(encoding="ascii"))
+        _, rank, code = min(failed)
         host = self._hosts.get(rank, "?")
-        last = self._last.get(rank)
-        shown = "\n".join(f"    {line}" for line in last or ())
-        said = f"rank {rank} on {host} printed last:\n{shown}" if last else f"rank {rank} on {host} printed nothing"
         how = Ending(128 - code if code > 128 else code, 0, 0).text  # a shell gives 128 + n for signal n
-        return {"what": f"rank {rank} on {host} {how}", "where": host, "remedy": said}
+        return {"what": f"rank {rank} on {host} {how}", "where": host, "remedy": self._said(rank)}
+
+    def running(self) -> list[tuple[str, str, str]]:
+        """The ranks that have not ended: name, host, last lines."""
+        ended = self._ended()
+        return [
+            (f"rank {rank} on {host}", host, self._said(rank))
+            for rank, host in self._hosts.items()
+            if rank not in ended
+        ]
+
+    def _said(self, rank: int) -> str:
+        name, last = f"rank {rank} on {self._hosts.get(rank, '?')}", self._last.get(rank)
+        if not last:
+            return f"{name} printed nothing"
+        return f"{name} printed last:\n" + "\n".join(f"    {line}" for line in last)
+
+    def _ended(self) -> dict[int, tuple[int, int]]:
+        """When each rank ended, and its exit code."""
+        found = {}
+        for path in self._raw.glob(f"{_ENDED}-*"):
+            text = path.read_text(encoding="ascii").strip()
+            if text:  # else it is being written
+                found[int(path.name.rpartition("-")[2])] = (path.stat().st_mtime_ns, int(text))
+        return found
 
     def close(self) -> None:
         """Close the files."""

@@ -12,6 +12,9 @@ from emulator.topology.suggest import nearest
 KIND: Final = "exec"
 """The workload's kind in experiment and manifest."""
 
+RUNNING: Final = "running"
+"""What the run says to whoever watches when a process of the program starts or ends: the names of those that run."""
+
 MASTER_PORT: Final = 29500
 """Where rank 0 listens, as torchrun chooses."""
 

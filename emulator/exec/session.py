@@ -24,7 +24,8 @@ GRACE_S: Final = 1.0
 class Member:
     """A process of the program with the name that errors and output give it: `rank 2 on host2`, `mpirun on host0`.
 
-    `rank` is None for what starts others; `explain` then tells which of those failed, if it knows.
+    `rank` is None for what starts others; `explain` then tells which of those failed, if it knows, and `inside` which
+    still run: name, host, and what an error says of their last lines.
     """
 
     name: str
@@ -32,6 +33,11 @@ class Member:
     process: Process
     rank: int | None
     explain: Callable[[], dict[str, str] | None] | None = None
+    inside: Callable[[], list[tuple[str, str, str]]] | None = None
+
+    def running(self) -> list[tuple[str, str, str]]:
+        """Of what still runs, itself or the ranks that it has started: name, host, last lines."""
+        return (self.inside() if self.inside is not None else []) or [(self.name, self.host, said(self))]
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,7 @@ class Session:
         limits: Limits,
         rounds: Rounds,
         watch: Sequence[tuple[int, Callable[[], dict[str, str] | None]]] = (),
+        on_running: Callable[[list[str]], None] = lambda names: None,
     ) -> None:
         self.members = members
         self.start_ns = start_ns
@@ -69,6 +76,7 @@ class Session:
         self.limits = limits
         self.rounds = rounds
         self.watch = dict(watch)
+        self.on_running = on_running
 
     def now(self) -> int:
         """Fabric time."""
@@ -89,13 +97,16 @@ class Session:
     def _loop(self, poller: Poller, outputs: dict[int, Process], ends: dict[int, Member]) -> Outcome:
         deadline = time.monotonic() + self.limits.wall_s
         rounds = self.rounds
+        self.on_running([m.name for m in ends.values()])
         while ends:
             now = self.now()
             if now >= rounds.due:
                 rounds.take(now)
                 now = self.now()
-            if now > self.limits.fabric_ns or time.monotonic() > deadline:
-                return Outcome(now, self._late(now, list(ends.values())))
+            if now > self.limits.fabric_ns:
+                return Outcome(now, self._late(f"{now / 1e9:.6g} s of fabric time", list(ends.values())))
+            if time.monotonic() > deadline:
+                return Outcome(now, self._late(f"{self.limits.wall_s:g} s of wall time", list(ends.values())))
             due = min(rounds.due, self.limits.fabric_ns + 1)
             ready = poller.wait(due * self.tdf + self.start_ns - time.monotonic_ns())
             if any(fd in rounds.fds for fd in ready):
@@ -104,6 +115,8 @@ class Session:
                 if fd in outputs:
                     outputs[fd].read()
             ended = [ends.pop(fd) for fd in ready if fd in ends and ends[fd].process.reap()]
+            if ended:
+                self.on_running([m.name for m in ends.values()])
             failed = [m for m in ended if m.process.code != 0]
             if failed:
                 return Outcome(self.now(), self._failed(min(failed, key=lambda m: m.process.code)))
@@ -127,13 +140,15 @@ class Session:
         texts = [f"{name} after {(at - self.start_ns) / self.tdf / 1e6:.3f} ms" for name, at in ends]
         return _some(texts)
 
-    def _late(self, now: int, left: Sequence[Member]) -> dict[str, str]:
+    def _late(self, limit: str, left: Sequence[Member]) -> dict[str, str]:
+        running = [row for m in left for row in m.running()]
         gone = [m for m in self.members if m.process.ending is not None]
         beside = f"; had ended with exit code 0: {self._times(gone)}" if gone else ""
         return {
-            "what": f"not finished after {now / 1e9:.6g} s of fabric time: {_some([m.name for m in left])} still running{beside}",
-            "where": _some(list(dict.fromkeys(m.host for m in left))),
-            "remedy": "raise --time-limit or --wall-limit, or see what it waits for; " + "; ".join(map(said, left[:2])),
+            "what": f"not finished after {limit}: {_some([name for name, _, _ in running])} still running{beside}",
+            "where": _some(list(dict.fromkeys(host for _, host, _ in running))),
+            "remedy": "raise --time-limit or --wall-limit, or see what it waits for; "
+            + "\n  ".join(last for _, _, last in running[:2]),
         }
 
 

@@ -114,7 +114,7 @@ def _start_mpirun(start: Start, raw: Path, tables: tuple[tuple[Path, str], ...])
         on_line=output.line,
     )
     start.fabric.adopt(process.pid)
-    return Member(f"mpirun on {first.host}", first.host, process, None, output.problem)
+    return Member(f"mpirun on {first.host}", first.host, process, None, output.problem, output.running)
 
 
 def told(start: Start, members: Sequence[Member], calls: Mapping[int, Calls]) -> dict[str, Any]:

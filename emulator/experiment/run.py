@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from emulator.collect.environment import environment
 from emulator.errors import FabricError, MissingCapability, RunFailed
 from emulator.exec.program import KIND as PROGRAM
+from emulator.exec.program import RUNNING
 from emulator.experiment.manifest import keep_plugin, make_manifest, new_run_dir, write_json
 from emulator.experiment.planner import choose
 from emulator.experiment.resolve import Resolved, make_workload, resolve
@@ -104,8 +105,15 @@ def _raise_problem(run_dir: Path) -> None:
     problem = json.loads((run_dir / "raw" / "worker.json").read_text(encoding="utf-8"))["problem"]
     if problem is not None:
         raise RunFailed(
-            problem["what"], where=problem["where"], remedy=f"{problem['remedy']}; what was measured is in {run_dir}"
+            problem["what"],
+            where=problem["where"],
+            remedy=f"{problem['remedy']}{_and(problem['remedy'])}what was measured is in {run_dir}",
         )
+
+
+def _and(remedy: str) -> str:
+    """What joins a remedy and one more: after lines that a program printed it is a line of its own."""
+    return "\n  " if "\n" in remedy else "; "
 
 
 def _here(run_dir: Path, manifest: Mapping[str, Any], watch: Watcher) -> None:
@@ -119,17 +127,18 @@ def _tell(watch: Watcher, kind: str, fields: Mapping[str, Any]) -> None:
         watch.step(fields["text"], fields["done"], fields["total"])
     elif kind == "progress":
         watch.progress(fields)
-    else:
+    elif kind != RUNNING:
         watch.note(str(fields.get("text", "")))
 
 
 def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, watch: Watcher) -> None:
-    from emulator.clock.virtual import run_guest
+    from emulator.clock.virtual import GuestLate, run_guest
     from emulator.port.objects import cache_dir, ensure_object
 
     ensure_object("bpf")
     run_dir = run_dir.resolve()
     failure: list[dict[str, Any]] = []
+    running: list[str] = []
     other: list[str] = []
 
     def on_line(line: str) -> None:
@@ -137,6 +146,8 @@ def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, wa
             message = json.loads(line[len(_MARK) :])
             if message["kind"] == "failure":
                 failure.append(message)
+            elif message["kind"] == RUNNING:
+                running[:] = message["names"]
             else:
                 _tell(watch, message["kind"], message)
         elif line.strip():
@@ -148,16 +159,26 @@ def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, wa
 
         more = guest_options(resolved.workload)
     watch.step("starting the guest kernel", 0, 1)
-    status = run_guest(
-        [sys.executable, "-m", "emulator.experiment.guest", str(run_dir)],
-        run_dir=run_dir,
-        wall_limit_s=resolved.wall_limit_s,
-        on_line=on_line,
-        cwd=Path(__file__).resolve().parents[2],
-        seed=resolved.seed,
-        env={"FABRICLAB_BPF_DIR": str(cache_dir()), **native.environment(), **more.pop("env", {})},
-        **more,
-    )
+    try:
+        status = run_guest(
+            [sys.executable, "-m", "emulator.experiment.guest", str(run_dir)],
+            run_dir=run_dir,
+            wall_limit_s=resolved.wall_limit_s,
+            on_line=on_line,
+            cwd=Path(__file__).resolve().parents[2],
+            seed=resolved.seed,
+            env={"FABRICLAB_BPF_DIR": str(cache_dir()), **native.environment(), **more.pop("env", {})},
+            **more,
+        )
+    except GuestLate as late:
+        if not running:
+            raise
+        raise RunFailed(
+            f"not finished after {resolved.wall_limit_s:g} s of wall time: {', '.join(running)} still running",
+            where="virtual clock",
+            remedy="raise --wall-limit, or see whether one of them computes without end: the virtual clock stands still meanwhile; "
+            f"what they printed is in {run_dir / 'output'}",
+        ) from late
     if failure:
         kind = MissingCapability if failure[0]["exit_code"] == MissingCapability.exit_code else RunFailed
         raise kind(failure[0]["what"], where=failure[0]["where"] or "guest", remedy=failure[0]["remedy"])

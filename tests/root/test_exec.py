@@ -50,7 +50,8 @@ def failed(*command: str, **more: Any) -> RunFailed:
     """The error of a program that fails; nothing of it may be left."""
     with pytest.raises(RunFailed) as caught:
         fresh(**program(*command, **more))
-    run_dir = Path(caught.value.remedy.rsplit(" is in ", 1)[1])
+    assert caught.value.what and caught.value.where
+    run_dir = Path(caught.value.remedy.rsplit("what was measured is in ", 1)[1])
     assert (run_dir / "summary.json").is_file()
     assert left_behind(run_dir.name) == []
     return caught.value
@@ -200,6 +201,13 @@ def test_an_mpi_rank_that_fails_is_named() -> None:
         time_limit="30s",
     )
     assert error.what == "rank 1 on host1 ended with exit code 5"
+
+
+def test_an_mpi_rank_that_hangs_is_named() -> None:
+    script = "echo rank $OMPI_COMM_WORLD_RANK; [ $OMPI_COMM_WORLD_RANK = 1 ] && sleep 60; true"
+    error = failed("sh", "-c", script, ranks=2, mpi=True, time_limit="50ms")
+    assert "s of fabric time: rank 1 on host1 still running" in error.what
+    assert error.where == "host1" and "rank 1 on host1 printed last:\n    rank 1" in error.remedy
 
 
 def test_time_seems_to_pass_for_nobody_who_is_gone() -> None:

@@ -6,7 +6,7 @@ import functools
 import re
 import subprocess
 import sys
-from pathlib import Path
+import time
 from typing import Any
 
 import pytest
@@ -97,9 +97,23 @@ def test_iperf3_fills_the_slow_uplink_and_the_report_names_it() -> None:
     assert check_of(run, "F6")["status"] == "pass", check_of(run, "F6")
 
 
-def test_a_rank_that_hangs_is_found_without_waiting(tmp_path: Path) -> None:
-    import time
+def test_a_rank_that_computes_without_end_is_named() -> None:
+    """The clock stands still meanwhile, so only the limit of wall time ends it."""
+    with pytest.raises(RunFailed, match=r"after 20 s of wall time: .*rank 1 on host1.* still running"):
+        fresh(
+            topology="single-switch-8",
+            workload={
+                "kind": "exec",
+                "bytes": 0,
+                "params": {"command": ["sh", "-c", "while [ $RANK = 1 ]; do :; done"], "cwd": "/", "ranks": 2},
+            },
+            transport={"kind": "tcp"},
+            clock="virtual",
+            wall_limit_s=20,
+        )
 
+
+def test_a_rank_that_hangs_is_found_without_waiting() -> None:
     begun = time.monotonic()
     with pytest.raises(RunFailed, match="rank 1 on host1 still running") as caught:
         fresh(

@@ -49,8 +49,8 @@ def test_the_rank_that_failed_first_is_named_with_its_last_words(tmp_path: Path)
     output = TaggedOutput(PROGRAM, tmp_path, tmp_path, lambda text: None)
     output.line("[1,2]<stdout>:cannot go on")
     for rank, code in ((2, 3), (0, 143)):  # rank 0 was ended because rank 2 had failed
-        (tmp_path / f"mpi-failed-{rank}").write_text(f"{code}\n")
-        os.utime(tmp_path / f"mpi-failed-{rank}", ns=(0, 1000 + code))
+        (tmp_path / f"mpi-ended-{rank}").write_text(f"{code}\n")
+        os.utime(tmp_path / f"mpi-ended-{rank}", ns=(0, 1000 + code))
     output.close()
     assert output.problem() == {
         "what": "rank 2 on host5 ended with exit code 3",
@@ -59,9 +59,21 @@ def test_the_rank_that_failed_first_is_named_with_its_last_words(tmp_path: Path)
     }
 
 
+def test_ranks_that_have_not_ended_are_known(tmp_path: Path) -> None:
+    output = TaggedOutput(PROGRAM, tmp_path, tmp_path, lambda text: None)
+    output.line("[1,2]<stdout>:waiting")
+    for rank in (0, 1):
+        (tmp_path / f"mpi-ended-{rank}").write_text("0\n")
+    output.close()
+    assert output.problem() is None
+    running = {name: (host, last) for name, host, last in output.running()}
+    assert running["rank 2 on host5"] == ("host5", "rank 2 on host5 printed last:\n    waiting")
+    assert not {"rank 0 on host0", "rank 1 on host0"} & set(running)
+
+
 def test_a_signal_is_told_as_one(tmp_path: Path) -> None:
     output = TaggedOutput(PROGRAM, tmp_path, tmp_path, lambda text: None)
-    (tmp_path / "mpi-failed-1").write_text("139\n")  # 128 + SIGSEGV, as a shell gives it
+    (tmp_path / "mpi-ended-1").write_text("139\n")  # 128 + SIGSEGV, as a shell gives it
     output.close()
     problem = output.problem()
     assert problem is not None
