@@ -42,8 +42,7 @@ def resolve_program(experiment: Experiment, topology: Topology, base: Path | Non
     network = topology.network()
     names = [host.name for host in network.hosts]
     program = program_of(experiment.workload.params, names)
-    if base is not None:
-        program = dataclasses.replace(program, cwd=str((base / program.cwd).resolve()))
+    program = dataclasses.replace(program, cwd=str(((base or Path()) / program.cwd).resolve()))
     used = [names.index(host) for host in program.hosts]
     kind = experiment.transport.kind
     _refuse_idle(program, experiment.workload.params, kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -94,6 +95,16 @@ def test_bytes_of_a_connection_are_a_flow_and_the_hosts_counters_agree() -> None
     run = made(**program(sys.executable, "-c", code, ranks=2))
     assert run.flows[["src", "dst", "bytes"]].values.tolist() == [["host1", "host0", 1_000_000]]
     assert run.summary["bottleneck"]["port"] in ("host1:leaf0", "leaf0:host0")
+    assert check_of(run, "F6")["status"] == "pass", check_of(run, "F6")
+
+
+def test_iperf3_fills_the_slow_uplink_and_the_report_names_it() -> None:
+    """As in tests/virtual/test_exec.py; 62.5 Mbit/s of wall time, which TCP fills on a busy machine too."""
+    slow = program("sh", "examples/iperf3.sh", "5M", hosts=["4", "0"])
+    run = made(**{**slow, "topology": "slow-uplink", "topology_set": ["uplink.rate=25Gbit"], "tdf": 400})
+    assert re.fullmatch(r"leaf0:spine[01]|spine[01]:leaf1", run.summary["bottleneck"]["port"])
+    # of 25 Gbit/s, 8948 of 9038 bytes of a full segment on the wire are payload: 24.75 Gbit/s
+    assert 0.85 * 24.75 <= run.summary["flows"]["goodput_gbps"] <= 24.75 * 1.01
     assert check_of(run, "F6")["status"] == "pass", check_of(run, "F6")
 
 

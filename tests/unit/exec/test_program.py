@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from emulator.errors import UsageError
 from emulator.exec.program import Program, Rank, choose_hosts, rank_environment
-from emulator.exec.resolve import parse_compute, program_of
+from emulator.exec.resolve import parse_compute, program_of, resolve_program
+from emulator.experiment.spec import Experiment
+from emulator.topology.load import load_topology
+from tests.experiments import TOPOLOGIES
 
 HOSTS = ("host0", "host1", "host2", "host3")
 
@@ -123,3 +127,19 @@ def test_each_collective_has_the_algorithm_that_was_asked_for_or_the_first() -> 
         "all_gather": "ring",
         "broadcast": "chain",
     }
+
+
+@pytest.mark.parametrize(("given", "found"), [("../..", "/"), ("sub", "/some/sub"), ("/opt", "/opt"), (None, "/")])
+def test_a_folder_in_an_experiment_file_is_relative_to_the_file(given: str | None, found: str) -> None:
+    params = {"command": ["true"], **({} if given is None else {"cwd": given})}
+    experiment = Experiment.model_validate(
+        {
+            "topology": "t.yaml",
+            "workload": {"kind": "exec", "params": params},
+            "transport": {"kind": "tcp"},
+            "clock": "real",
+            "tdf": 100,
+        }
+    )
+    resolved, _ = resolve_program(experiment, load_topology(TOPOLOGIES / "single-switch-8.yaml"), Path("/some"))
+    assert resolved.workload["cwd"] == found
