@@ -25,7 +25,27 @@ def _defaults(**values: Any) -> Callable[[F], F]:
     return change
 
 
+class _OfProgram(click.Command):
+    """A command that ends with another program's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does. Raises UsageError where an option is not ours and nothing says that it is the program's."""
+        from emulator.errors import UsageError
+
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if "--" in given:
+                raise
+            raise UsageError(
+                f"no such option '{error.option_name}'", where=ctx.command_path,
+                remedy="put -- before the program, and what follows is its own; see fabriclab exec --help",
+            ) from error  # fmt: skip
+
+
 @click.command(
+    cls=_OfProgram,
     epilog="Example: fabriclab exec topologies/leaf-spine-2x2x4.yaml --ranks 4 -- python examples/ddp.py",
 )
 @click.argument("topo")

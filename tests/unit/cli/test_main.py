@@ -15,6 +15,7 @@ from emulator.cli.main import COMMANDS, cli, main
 from emulator.cli.params import RATE, SIZE
 from emulator.cli.session import verbosity_options
 from emulator.errors import MissingCapability, RunFailed, UsageError
+from tests.experiments import TOPOLOGIES
 from traffic.errors import TrafficError
 
 
@@ -152,3 +153,13 @@ def test_flags_share_the_unit_grammar(capsys: pytest.CaptureFixture[str], monkey
     assert capsys.readouterr().out == "1000000 25000000000\n"
     assert main(["boom", "--bytes", "1Mb"]) == 2
     assert "write 1MB, or 125000B if bits were meant" in capsys.readouterr().err
+
+
+def test_an_option_of_a_program_needs_two_dashes_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+    topology = str(TOPOLOGIES / "single-switch-8.yaml")
+    assert main(["exec", topology, "iperf3", "-c", "host1"]) == 2
+    told = capsys.readouterr().err
+    assert "no such option '-c'" in told and "put -- before the program" in told
+    assert main(["exec", topology, "--hots", "1", "--", "iperf3", "-c"]) == 2  # a misspelt option of ours
+    told = capsys.readouterr().err
+    assert "--hosts" in told and "put --" not in told
