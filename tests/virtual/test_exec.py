@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from emulator.bench.training import HOSTS, losses
 from emulator.errors import RunFailed
 from emulator.report.api import Run
 from emulator.report.compare import compare
@@ -23,7 +24,7 @@ FILES = ("flows.parquet", "queues.parquet", "events.jsonl")
 
 def training(backend: str, ranks: int, gbit: int = 100, *more: str, compute: str = "fixed=2ms") -> dict[str, Any]:
     """The DDP example over a fabric of one rate; the ranks are spread over both leaves."""
-    hosts = [str(i) for i in (0, 4, 1, 5, 2, 6, 3, 7)][:ranks]
+    hosts = list(HOSTS[:ranks])
     command = [sys.executable, DDP, "gloo" if backend == "gloo" else "fabriclab"]
     return {
         "topology": "leaf-spine-2x2x4",
@@ -38,11 +39,6 @@ def training(backend: str, ranks: int, gbit: int = 100, *more: str, compute: str
         "wall_limit_s": 580,
         "time_limit": "10s",
     }
-
-
-def losses(text: str) -> list[float]:
-    """The losses that the example prints."""
-    return [float(value) for value in re.findall(r"step \d+ loss ([0-9.]+)", text)]
 
 
 @functools.cache
