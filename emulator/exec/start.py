@@ -15,7 +15,7 @@ from emulator.exec.enter import Door, write_tables
 from emulator.exec.guest import program_path
 from emulator.exec.launch import Process, record
 from emulator.exec.mpi import TaggedOutput, mpirun_argv, write_map
-from emulator.exec.program import RANK_VARIABLES, Program, Rank, rank_environment
+from emulator.exec.program import RANK_VARIABLES, RUNNING, Program, Rank, rank_environment
 from emulator.exec.session import Member, end_all
 from emulator.exec.steps import Calls
 from emulator.experiment.execute import Say
@@ -79,6 +79,8 @@ def start_program(start: Start) -> list[Member]:
     try:
         for rank in start.program.placement():
             members.append(_start_rank(start, rank, tables if rank.local == 0 else ()))
+            # On the virtual clock a rank that computes without end keeps the next one from starting: name it now.
+            start.say(RUNNING, {"names": [member.name for member in members]})
     except BaseException:
         end_all(members)
         raise

@@ -110,7 +110,7 @@ def test_a_rank_that_computes_without_end_is_named() -> None:
             endless(limit)
         if "rank" in caught.value.what:
             break
-    assert re.search(rf"after {limit} s of wall time: .*rank 1 on host1.* still running", caught.value.what)
+    assert re.search(rf"after {limit} s of wall time: rank 1 on host1 still running", caught.value.what)
 
 
 def endless(wall_limit_s: float) -> None:
