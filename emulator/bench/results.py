@@ -1,7 +1,7 @@
 """The results page: runs the experiments in docs/results/specs and writes what they measured, table by table.
 
 `scripts/results [LETTER...]` makes it anew. Every number on the page comes from these runs; on the virtual clock one seed gives
-one result, so the page is the same wherever it is made.
+one result, so the page is the same wherever it is made (but f, where a program's own start takes part).
 """
 
 from __future__ import annotations
