@@ -82,6 +82,7 @@ class MrcQueuePair(QueuePair):
         if op == Opcode.MRC_SACK:
             self.sender.sacked(unpack_sack(packet.ext), now, at)
             self.last_rtt_ns = self.sender.last_rtt_ns
+            self.control.extend(self.sender.doubts(now))
         elif op == Opcode.MRC_NACK:
             self.sender.nacked(unpack_nack(packet.ext), now)
         elif op == Opcode.MRC_PROBE:
@@ -109,7 +110,9 @@ class MrcQueuePair(QueuePair):
     def next_timer(self) -> int:
         timer = self.cc.next_timer()
         sender = self.sender
-        due = min(sender.deadline, sender.prober.quiet_at, sender.paths.next_probe, sender.paths.next_order)
+        due = min(
+            sender.deadline, sender.doubt_at, sender.prober.quiet_at, sender.paths.next_probe, sender.paths.next_order
+        )
         if sender.asker is not None and sender.asker.repeat_at < due:
             due = sender.asker.repeat_at
         return due if timer is None or due < timer else timer
@@ -122,8 +125,10 @@ class MrcQueuePair(QueuePair):
         if self.sender.deadline <= now:
             self.sender.expire(now)
             self._check()
+        if self.sender.doubt_at <= now:
+            self.control.extend(self.sender.doubts(now))
         if self.sender.prober.quiet_at <= now and self.failed is None:
-            self.control.append(self.sender.prober.silence(now, self.sender.una, self.sender.nxt))
+            self.control.append(self.sender.silence(now))
         if self.sender.paths.next_probe <= now:
             probe = self.sender.prober.bad_path(now) if not self.idle else None
             if probe is not None:

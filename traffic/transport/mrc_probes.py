@@ -1,9 +1,11 @@
 """Reliability probes of MRC: small packets without a PSN that a SACK answers.
 
-Two uses: on an entropy value that is assumed bad, to learn that its path is back; and where packets are out and
+Three uses. On an entropy value that is assumed bad, to learn that its path is back. Where packets are out and
 nothing is heard for two round trips, to gather acknowledgements that the receiver is keeping (a window that shrank
 may wait for one that is not due) and to find a lost last packet before the timer does (as the tail loss probe of RFC
-8985, section 7). The latter travel in the data class, behind what they ask about.
+8985, section 7). And where a message that has left whole misses a packet that others overtook, to learn at once
+whether that is late or lost. The latter two travel in the data class on the entropy value of the packet they ask about:
+one path is one queue after the other, so what they find missing is lost, and need not be waited for any longer.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ class Prober:
         self.quiet_at = NEVER
         self._quiet_ns = patience_ns
         self._asked: dict[int, tuple[int, int]] = {}
-        self._silent: tuple[int, int] = (0, 0)
+        self._behind: dict[int, tuple[int, int]] = {}
+        self._follow = False
         self._number = 0
 
     def bad_path(self, now: int) -> Outgoing | None:
@@ -42,12 +45,12 @@ class Prober:
         self._asked[self._number] = (ev, now)
         return self._packet(self._number, ev)
 
-    def answered(self, number: int, now: int) -> int | None:
-        """A SACK answered a probe; when that was sent, if it was the last one that broke a silence."""
+    def answered(self, number: int, now: int) -> tuple[int, int] | None:
+        """A SACK answered a probe; its entropy value and when it was sent, if it went behind data."""
         asked = self._asked.pop(number, None)
         if asked is not None:
             self.paths.probed(now, asked[0])
-        return self._silent[1] if number == self._silent[0] else None
+        return self._behind.pop(number, None)
 
     def sent(self, now: int) -> None:
         """A data packet left."""
@@ -58,14 +61,29 @@ class Prober:
         self._quiet_ns = self.patience_ns
         self.quiet_at = now + self._quiet_ns if more else NEVER
 
-    def silence(self, now: int, una: int, sent: int) -> Outgoing:
-        """The probe due at `quiet_at`; the next one waits twice as long."""
+    def silence(self, now: int, una: int, sent: int, ev: int | None) -> Outgoing:
+        """The probe due at `quiet_at`; the next one waits twice as long.
+
+        It follows the newest packet out, whose entropy value is `ev`: that one asked for an answer, and none came. Every
+        other probe takes another path, since that one may be dead.
+        """
+        self._follow = self._quiet_ns == self.patience_ns or not self._follow
         self._quiet_ns *= 2
         self.quiet_at = now + self._quiet_ns
         self.log.tally(now, "probe", "silence", una=una, sent=sent)
+        return self._behind_data(now, ev if ev is not None and self._follow else self.paths.next(now))
+
+    def doubt(self, now: int, psn: int, ev: int) -> Outgoing:
+        """A probe behind the overtaken packet `psn`, which used `ev`."""
+        self.log.tally(now, "probe", "overtaken", psn=psn, ev=ev)
+        return self._behind_data(now, ev)
+
+    def _behind_data(self, now: int, ev: int) -> Outgoing:
+        for number in [n for n, (_, at) in self._behind.items() if now - at > self.lost_after_ns]:
+            del self._behind[number]
         self._number = self._number % 0xFFFF + 1
-        self._silent = (self._number, now)
-        return self._packet(self._number, self.paths.next(now), TOS_DATA)
+        self._behind[self._number] = (ev, now)
+        return self._packet(self._number, ev, TOS_DATA)
 
     def _packet(self, number: int, ev: int, tos: int = TOS_CONTROL) -> Outgoing:
         ext = pack_probe(Probe(number))

@@ -1,15 +1,16 @@
 """The sending half of an MRC queue pair: every packet on another path, only the lost one resent.
 
 Loss is learned from a NACK (a trimmed packet, or one the receiver had no room for), from packets sent a reordering
-window later that were acknowledged (as RACK, RFC 8985, infers it), or from the timer; a clear bit in a SACK bitmap
-says nothing by itself (UEC 1.0, PDS). `una` is the oldest sequence number not acknowledged; bit i of `known` says
-that `una + i` was.
+window later that were acknowledged (as RACK, RFC 8985, infers it), from a probe that came through behind it on the same
+path, or from the timer; a clear bit in another packet's SACK says nothing by itself (UEC 1.0, PDS). `una` is the oldest
+sequence number not acknowledged; bit i of `known` says that `una + i` was.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,6 +48,7 @@ class _Flight:
     ev: int
     again: bool
     size: int
+    asked: bool = False
 
 
 class MrcSender:
@@ -95,6 +97,7 @@ class MrcSender:
         self.retry_at = 0
         self.last_rtt_ns = -1
         self.deadline = NEVER
+        self.doubt_at = NEVER
         self.prober = Prober(
             peer_qpn=peer_qpn,
             paths=paths,
@@ -176,8 +179,8 @@ class MrcSender:
         asked = None
         if sack.probe:
             asked = self.prober.answered(sack.spdcid, now)
-            if asked is not None and asked > self.newest_acked:
-                self.newest_acked, self.newest_rtt = asked, now - asked
+            if asked is not None and asked[1] > self.newest_acked:
+                self.newest_acked, self.newest_rtt = asked[1], now - asked[1]
         if sack.mpr:
             self.psn_range = sack.mpr * MPR_UNIT
         if sack.cc_type == CC_CREDIT:
@@ -214,6 +217,8 @@ class MrcSender:
             self.retries = 0
         if size or rtt is not None:
             self.cc.acked(now=now, size=size, rtt_ns=rtt, ce=ce)
+        if asked is not None:
+            self._passed(*asked, cack + sack.sack_offset + 63, now)
         self._infer(now)
         self._rearm(now)
         if not sack.probe or asked is not None or fresh:
@@ -270,6 +275,40 @@ class MrcSender:
                 break
             self.log.tally(now, "lost", "overtaken", psn=self.psn0 + seq & 0xFFFFFF, ev=flight.ev)
             self._lose(seq, now, Loss.NACK, Mark.LOSS)
+
+    def _passed(self, ev: int, probed_at: int, last: int, now: int) -> None:
+        """A probe sent on `ev` arrived, and its answer tells of all up to `last`: what went before it there is lost."""
+        behind = [s for s, f in self.flights.items() if f.ev == ev and f.sent_at < probed_at and s <= last]
+        for seq in behind:
+            self.log.tally(now, "lost", "passed by a probe", psn=self.psn0 + seq & 0xFFFFFF, ev=ev)
+            self._lose(seq, now, Loss.NACK, Mark.LOSS)
+
+    def doubts(self, now: int) -> Iterator[Outgoing]:
+        """Probes behind overtaken packets, one a path, once all else of their messages has left.
+
+        Before that the reordering window costs nothing. A packet may be a quarter of a round trip late (RFC 8985, 6.2).
+        """
+        self.doubt_at = NEVER
+        whole = self.nxt if self.nxt == self.end else self.firsts[bisect_right(self.firsts, self.nxt) - 1]
+        probed = set()
+        for seq, flight in self.flights.items():
+            if flight.sent_at >= self.newest_acked:
+                return
+            if flight.asked or seq >= whole:
+                continue
+            due = flight.sent_at + self.newest_rtt + self.cc.path.base_rtt_ns // 4
+            if due > now:
+                self.doubt_at = due
+                return
+            flight.asked = True
+            if flight.ev not in probed:
+                probed.add(flight.ev)
+                yield self.prober.doubt(now, self.psn0 + seq & 0xFFFFFF, flight.ev)
+
+    def silence(self, now: int) -> Outgoing:
+        """The probe for which nothing was heard long enough."""
+        newest = next(reversed(self.flights.values()), None)
+        return self.prober.silence(now, self.una, self.nxt, None if newest is None else newest.ev)
 
     def _widen(self, now: int) -> None:
         """What was called lost had arrived: wait longer from now on, one window more a round trip (RFC 8985, 6.2)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
@@ -14,8 +14,8 @@ from tests.unit.transport.wire import Wire
 from traffic.congestion.base import Loss, PathInfo
 from traffic.congestion.registry import create, create_receiver
 from traffic.packet.codec import Packet
-from traffic.packet.dscp import TRIMMED, TRIMMED_LAST_HOP
-from traffic.packet.mrc_headers import NackReason, PathMark, Sack, pack_sack, unpack_nack, unpack_sack
+from traffic.packet.dscp import DATA, TRIMMED, TRIMMED_LAST_HOP
+from traffic.packet.mrc_headers import NackReason, PathMark, Sack, pack_sack, unpack_nack, unpack_probe, unpack_sack
 from traffic.packet.opcodes import Opcode
 from traffic.rng import Rng
 from traffic.transport.base import Memory, Sink, Verb, WorkRequest
@@ -111,7 +111,7 @@ def test_only_the_lost_packet_is_resent_without_waiting_for_the_timer() -> None:
 def test_reordering_within_the_window_resends_nothing_and_is_counted() -> None:
     pair = Pair()
     work = pair.post(pattern(100 * MTU))
-    Wire(pair.a, pair.b, jitter=lambda n: (n * 37 % 11) * 300).run()
+    Wire(pair.a, pair.b, jitter=lambda n: (n * 37 % 11) * 300, in_order=True).run()
     assert work.retransmitted == 0
     assert pair.sink.delivered[0].reordered > 0
     assert sum(pair.sink.reorder.values()) == pair.sink.delivered[0].reordered
@@ -208,7 +208,8 @@ def test_a_gap_more_than_sixty_four_behind_is_covered_by_bitmaps_that_end_at_the
     """Packet 0 comes 150 packets late: bitmaps of 64 must still tell of all the others, and nothing else goes again."""
     pair = Pair(reorder_ns=80_000)
     work = pair.post(pattern(150 * MTU))
-    wire = Wire(pair.a, pair.b, jitter=lambda n: 60_000 if n == 0 else 0)
+    no_probes = lambda n, p: None if p.opcode == Opcode.MRC_PROBE else p  # noqa: E731
+    wire = Wire(pair.a, pair.b, no_probes, lambda n: 60_000 if n == 0 else 0)
     wire.run()
     assert work.retransmitted == 0
     far = [s for s in sacks(wire) if s.sack_offset > 1]
@@ -430,3 +431,105 @@ def test_a_lost_last_packet_is_found_by_a_probe_before_the_timer() -> None:
     took = Wire(pair.a, pair.b, fate).run()
     assert (work.retransmitted, work.timeouts) == (1, 0)
     assert took < 60_000  # the timer is 100 us
+
+
+# -- the end of a message ----------------------------------------------------------------------------------------------
+
+
+def lose(*psns: int) -> Callable[[int, Packet], Packet | None]:
+    """Each of these data packets is lost the first time."""
+    left = set(psns)
+
+    def fate(n: int, p: Packet) -> Packet | None:
+        if len(p.payload) and p.psn in left:
+            left.discard(p.psn)
+            return None
+        return p
+
+    return fate
+
+
+@pytest.mark.parametrize("lost", [(25,), (20, 23, 26)])
+def test_a_packet_lost_near_the_end_goes_again_two_round_trips_later_however_long_the_reordering_window(
+    lost: tuple[int, ...],
+) -> None:
+    """30 packets leave in 9.9 us. Round trip 2 us: the next ones overtake it, a probe behind it asks on its own path."""
+    pair = Pair(reorder_ns=60_000)
+    work = pair.post(pattern(30 * MTU))
+    wire = Wire(pair.a, pair.b, lose(*lost))
+    took = wire.run()
+    assert (work.retransmitted, work.timeouts) == (len(lost), 0)
+    assert took < 9_900 + 3 * 2_000 + 2_000
+    data = {p.psn: p.sport for p in reversed(wire.log) if p.opcode < Opcode.MRC_ACKNOWLEDGE}
+    behind = [p for p in wire.log if p.opcode == Opcode.MRC_PROBE and p.dscp == DATA]
+    assert [p.sport for p in behind] == [data[n] for n in lost]
+    why = [(e["kind"], e["why"]) for e in pair.sink.log if e["kind"] == "lost"]
+    assert why == [("lost", "passed by a probe")] * len(why) and why
+
+
+def test_a_late_packet_is_not_lost_when_a_probe_asks_for_it() -> None:
+    """Packet 25 and all behind it on its path come 5 us late: the probe waits in the same queue, so nothing is resent."""
+    pair = Pair(reorder_ns=60_000)
+    work = pair.post(pattern(30 * MTU))
+    wire = Wire(pair.a, pair.b, jitter=lambda n: 5_000 if n == late(wire, 25) else 0, in_order=True)
+    wire.run()
+    assert any(p.opcode == Opcode.MRC_PROBE for p in wire.log)
+    assert (work.retransmitted, pair.states) == (0, [])
+
+
+def late(wire: Wire, psn: int) -> int:
+    """The number of the packet with that PSN."""
+    return next((i for i, p in enumerate(wire.log) if p.psn == psn and len(p.payload)), -1)
+
+
+def test_in_the_middle_of_a_message_the_reordering_window_decides_and_no_probe_is_spent() -> None:
+    pair = Pair()
+    work = pair.post(pattern(200 * MTU))
+    wire = Wire(pair.a, pair.b, lose(20))
+    wire.run()
+    assert work.retransmitted == 1
+    assert not [p for p in wire.log if p.opcode == Opcode.MRC_PROBE and p.dscp == DATA]
+
+
+def test_the_end_of_a_message_is_asked_about_while_the_next_one_is_being_sent() -> None:
+    """Who waits for the first message does not wait for the second: its missing packet is asked about on its own."""
+    pair = Pair(reorder_ns=30_000)
+    pair.post(pattern(30 * MTU), imm=1)
+    pair.post(pattern(100 * MTU), imm=2, va=VA + 30 * MTU)
+    wire = Wire(pair.a, pair.b, lose(28))
+    wire.run()
+    assert [d.imm for d in pair.sink.delivered] == [1, 2]
+    assert [e["why"] for e in pair.sink.log if e["kind"] == "lost"] == ["passed by a probe"]
+
+
+def test_what_an_answer_does_not_cover_is_not_called_lost() -> None:
+    """An answer's bitmap ends 64 behind what is acknowledged: of a packet farther on it says nothing."""
+    pair = Pair(reorder_ns=60_000)
+    sender = pair.a.sender
+    pair.post(pattern(100 * MTU))
+    for now in range(0, 100 * 330, 330):
+        pair.a.emit(now)
+    ev = sender.flights[80].ev
+    number = unpack_probe(sender.prober.doubt(40_000, 80, ev).ext).probe_id
+    on_path = [s for s, f in sender.flights.items() if f.ev == ev]
+    sender.sacked(Sack(0xFFFFFF, sack_offset=1, entropy=ev, probe=True, spdcid=number), 42_000, 42_000)
+    assert set(sender.lost) == {s for s in on_path if s <= 63} and 80 in sender.flights
+
+
+def test_silence_follows_the_newest_packet_and_then_tries_another_path() -> None:
+    """The last packet is lost on a path that loses probes too: the second probe, elsewhere, gets an answer."""
+    pair = Pair()
+    work = pair.post(pattern(30 * MTU))
+    wire = Wire(pair.a, pair.b)
+    dead: list[int] = []
+
+    def fate(n: int, p: Packet) -> Packet | None:
+        if p.psn == 29 and len(p.payload) and not dead:
+            dead.append(p.sport)
+        return None if p.sport in dead else p
+
+    wire.fate = fate
+    wire.run()
+    first, second = [p.sport for p in wire.log if p.opcode == Opcode.MRC_PROBE and p.dscp == DATA][:2]
+    assert first == dead[0] != second
+    assert work.timeouts == 0 and bytes(pair.far[: 30 * MTU]) == pattern(30 * MTU)

@@ -16,10 +16,19 @@ Fate = Callable[[int, Packet], "Packet | None"]
 
 
 class Wire:
-    """`fate(n, packet)` sees every packet in order of sending and returns what arrives, or None to lose it."""
+    """`fate(n, packet)` sees every packet in order of sending and returns what arrives, or None to lose it.
+
+    With `in_order` packets of one entropy value and class arrive as they were sent, whatever `jitter(n)` adds: real paths.
+    """
 
     def __init__(
-        self, a: QueuePair, b: QueuePair, fate: Fate = lambda n, p: p, jitter: Callable[[int], int] = lambda n: 0
+        self,
+        a: QueuePair,
+        b: QueuePair,
+        fate: Fate = lambda n, p: p,
+        jitter: Callable[[int], int] = lambda n: 0,
+        *,
+        in_order: bool = False,
     ):
         self.ends = (a, b)
         self.ports: list[ReceivingPort] = []
@@ -29,6 +38,8 @@ class Wire:
                 self.ports[-1].add(qp)
         self.fate = fate
         self.jitter = jitter
+        self.in_order = in_order
+        self.last: dict[tuple[int, int, int], int] = {}
         self.now = 0
         self.count = 0
         self.log: list[Packet] = []
@@ -59,6 +70,8 @@ class Wire:
         arrives = self.fate(self.count, packet)
         if arrives is not None:
             at = self.now + DELAY_NS + self.jitter(self.count)
+            if self.in_order:
+                at = self.last[end, p.sport, p.tos] = max(at, self.last.get((end, p.sport, p.tos), 0))
             heapq.heappush(self.queue, (at, self.count, 1 - end, arrives))  # type: ignore[misc]
         self.count += 1
 
