@@ -48,7 +48,7 @@ class _Flight:
     ev: int
     again: bool
     size: int
-    asked: bool = False
+    asked: int = -NEVER
 
 
 class MrcSender:
@@ -88,7 +88,7 @@ class MrcSender:
         self.known = 0
         self.flights: dict[int, _Flight] = {}
         self.lost: deque[int] = deque()
-        self.resent: deque[int] = deque(maxlen=_REMEMBERED)
+        self.resent: dict[int, int] = {}  # what was sent again lately, and when it was known to have arrived
         self.newest_acked = -1  # when the newest of the packets known to have arrived was sent,
         self.reorder_ns = options.reorder_ns
         self.widen_at = 0
@@ -131,7 +131,9 @@ class MrcSender:
         again = bool(self.lost)
         if again:
             seq = self.lost.popleft()
-            self.resent.append(seq)
+            self.resent[seq] = NEVER
+            if len(self.resent) > _REMEMBERED:
+                del self.resent[next(iter(self.resent))]
         else:
             seq = self.nxt
             self.nxt = seq + 1
@@ -193,8 +195,7 @@ class MrcSender:
         trigger = cack + sack.ack_psn_offset
         if cack >= self.nxt:
             return
-        flight = self.flights.get(trigger) if sack.entropy else None
-        rtt = None
+        flight, rtt = self.flights.get(trigger) if sack.entropy else None, None
         if flight is not None and not flight.again:
             rtt = self.last_rtt_ns = max(1, at - flight.sent_at)
         base = cack + sack.sack_offset - self.una
@@ -203,9 +204,9 @@ class MrcSender:
         if ahead > 0:
             bits |= (1 << ahead) - 1
         fresh = bits & ~self.known
-        if not fresh and not sack.probe and trigger in self.resent:
-            self.resent.remove(trigger)
-            self._widen(now)  # it came twice
+        if not fresh and not sack.probe and now - self.resent.get(trigger, NEVER) > self.cc.path.base_rtt_ns // 2:
+            del self.resent[trigger]
+            self._widen(now)  # it came twice: a SACK that tells nothing new is not just one that another overtook
         ce = sack.m == PathMark.SKIP_ONCE
         if sack.entropy and not sack.probe:
             bad = sack.m == PathMark.ALWAYS_SKIP
@@ -232,7 +233,10 @@ class MrcSender:
         while fresh:
             low = fresh & -fresh
             fresh ^= low
-            flight = flights.pop(una + low.bit_length() - 1, None)
+            seq = una + low.bit_length() - 1
+            if seq in self.resent:
+                self.resent[seq] = now
+            flight = flights.pop(seq, None)
             if flight is not None:
                 size += flight.size
                 if flight.sent_at > self.newest_acked and not flight.again:
@@ -286,21 +290,24 @@ class MrcSender:
     def doubts(self, now: int) -> Iterator[Outgoing]:
         """Probes behind overtaken packets, one a path, once all else of their messages has left.
 
-        Before that the reordering window costs nothing. A packet may be a quarter of a round trip late (RFC 8985, 6.2).
+        Before that the reordering window costs nothing. A packet may be a quarter of a round trip late (RFC 8985, 6.2);
+        a probe that brings no answer is sent again after two.
         """
         self.doubt_at = NEVER
         whole = self.nxt if self.nxt == self.end else self.firsts[bisect_right(self.firsts, self.nxt) - 1]
+        base = self.cc.path.base_rtt_ns
         probed = set()
         for seq, flight in self.flights.items():
             if flight.sent_at >= self.newest_acked:
                 return
-            if flight.asked or seq >= whole:
+            if seq >= whole:
                 continue
-            due = flight.sent_at + self.newest_rtt + self.cc.path.base_rtt_ns // 4
+            due = max(flight.sent_at + self.newest_rtt + base // 4, flight.asked + 2 * base)
             if due > now:
-                self.doubt_at = due
-                return
-            flight.asked = True
+                self.doubt_at = min(self.doubt_at, due)
+                continue
+            flight.asked = now
+            self.doubt_at = min(self.doubt_at, now + 2 * base)
             if flight.ev not in probed:
                 probed.add(flight.ev)
                 yield self.prober.doubt(now, self.psn0 + seq & 0xFFFFFF, flight.ev)

@@ -12,6 +12,7 @@ class ReceivingPort:
     def __init__(self, control: ReceiverControl) -> None:
         self.control = control
         self.pairs: dict[int, QueuePair] = {}
+        self.closed = False
 
     def add(self, qp: QueuePair) -> None:
         """A queue pair of this host."""
@@ -19,7 +20,7 @@ class ReceivingPort:
 
     def next_timer(self) -> int:
         """When `expire` must be called (`NEVER`: not at all)."""
-        due = self.control.next_timer()
+        due = None if self.closed else self.control.next_timer()
         return NEVER if due is None else due
 
     def expire(self, now: int) -> None:
@@ -28,15 +29,21 @@ class ReceivingPort:
             self.control.expired(now=now)
 
     def close(self, now: int) -> None:
-        """All traffic is over: the receiver's half forgets every queue pair and says nothing more."""
+        """All traffic is over: the receiver's half forgets every queue pair and says nothing more.
+
+        A packet that comes twice may still arrive; for a half that forgot all, it would ask for the flow's whole credit anew.
+        """
+        self.closed = True
         for qpn in self.pairs:
             self.control.idle(now=now, qp=qpn)
-        self.control.take_cnps()
-        self.control.take_grants()
+        self.answer()
 
     def answer(self) -> None:
         """Let the queue pairs send what the receiver's half has to say."""
-        for qpn in self.control.take_cnps():
+        cnps, grants = self.control.take_cnps(), self.control.take_grants()
+        if self.closed:
+            return
+        for qpn in cnps:
             self.pairs[qpn].notify()
-        for qpn, size in self.control.take_grants():
+        for qpn, size in grants:
             self.pairs[qpn].grant(size)

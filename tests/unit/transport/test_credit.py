@@ -203,6 +203,7 @@ def test_a_closed_port_says_nothing_more(cc: str) -> None:
     for now in (0, 1):
         half.arrived(now=now, qp=0x101, size=MTU, ce=True, credit_target=100 * MTU)
     port.close(2)
+    half.arrived(now=3, qp=0x101, size=MTU, ce=True, credit_target=100 * MTU)  # a copy of a packet
     while (due := port.next_timer()) < 1_000_000:
         port.expire(due)
     port.answer()

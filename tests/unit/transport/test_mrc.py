@@ -477,6 +477,32 @@ def test_a_late_packet_is_not_lost_when_a_probe_asks_for_it() -> None:
     assert (work.retransmitted, pair.states) == (0, [])
 
 
+def test_a_sack_of_what_another_sack_told_before_does_not_mean_that_it_came_twice() -> None:
+    """The answer to the second copy of packet 20 takes 600 ns longer than those to packets behind it."""
+    pair = Pair(ack_every=1)
+    work = pair.post(pattern(200 * MTU))
+    wire = Wire(pair.a, pair.b, lose(20))
+
+    def told(n: int) -> bool:
+        p = wire.log[n]
+        return p.opcode == Opcode.MRC_SACK and pair.b.receiver.newest > 22 and unpack_sack(p.ext).ack_psn_offset < 0
+
+    wire.jitter = lambda n: 600 if told(n) else 0
+    wire.run()
+    assert work.retransmitted == 1
+    assert not [e for e in pair.sink.log if e["kind"] == "reorder window"]
+
+
+def test_a_copy_that_comes_long_after_widens_the_reordering_window() -> None:
+    """Packet 20 comes 12 us late, after it was called lost: both copies arrive."""
+    pair = Pair(ack_every=1)
+    work = pair.post(pattern(200 * MTU))
+    wire = Wire(pair.a, pair.b, jitter=lambda n: 12_000 if n == late(wire, 20) else 0)
+    wire.run()
+    assert work.retransmitted == 1
+    assert [e["window_ns"] for e in pair.sink.log if e["kind"] == "reorder window"] == [16_000]
+
+
 def late(wire: Wire, psn: int) -> int:
     """The number of the packet with that PSN."""
     return next((i for i, p in enumerate(wire.log) if p.psn == psn and len(p.payload)), -1)
