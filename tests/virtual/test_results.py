@@ -19,6 +19,7 @@ from tests.experiments import ROOT, Silent, runs_folder
 pytestmark = pytest.mark.virtual
 SPECS = ROOT / "docs" / "results" / "specs"
 SMALL = ("workload.bytes=1MB",)
+HALF = "workload.bytes=8MB"
 
 
 @functools.cache
@@ -80,13 +81,12 @@ def test_a_loss_in_a_thousand_leaves_mrc_near_line_rate_and_costs_go_back_n_far_
 
 
 def test_one_percent_loss_breaks_go_back_n_and_selective_repeat_stays_between() -> None:
-    smaller = "workload.bytes=8MB"
     mrc, selective, gbn = (
         run.summary["collective"]["busbw_gbps"]
-        for run in results("b-loss", *([*at_loss("0.5%", way), smaller] for way in ("mrc", "selective", "gbn")))
+        for run in results("b-loss", *([*at_loss("0.5%", way), HALF] for way in ("mrc", "selective", "gbn")))
     )
-    assert mrc > selective > gbn
-    assert mrc > 1.5 * gbn
+    assert mrc > 1.15 * selective > 1.15 * 1.15 * gbn
+    assert mrc > 2 * gbn
 
 
 def test_a_victim_of_a_sprayed_incast_is_untouched() -> None:
@@ -117,7 +117,7 @@ def test_ecmp_collides_and_spraying_stays_near_the_bound() -> None:
     middle = {way: median(ratios[3 * i : 3 * i + 3]) for i, way in enumerate(ways)}
     assert 1.8 < middle["ecmp"] < 3.6
     assert middle["reps"] < 1.3 and middle["oblivious"] < 1.5
-    assert all(run.summary["packets"]["dropped"] == 0 for run in runs)
+    assert all(run.summary["packets"]["dropped"] == 0 for run in runs[3:])
 
 
 def test_reps_avoids_a_slow_uplink_that_oblivious_spraying_loads_like_the_others() -> None:
