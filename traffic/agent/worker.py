@@ -75,7 +75,6 @@ class Worker:
         self.order = 0
         self.recorder = Recorder(spec, self.nics)
         self.active = False
-        self.heard_at = 0
 
     def _open(self, host: HostSpec, delayed: bool) -> PacketSocket:
         spec = self.spec
@@ -126,10 +125,7 @@ class Worker:
                             nic.receiving.close(now)
                     drain_until = now + 2 * self.recorder.longest_rtt_ns + 2_000
                 elif now >= drain_until:
-                    # Copies of packets may still come out of a deep queue, and be answered.
-                    if now >= self.heard_at + self.recorder.longest_rtt_ns + 2_000:
-                        break
-                    drain_until = self.heard_at + self.recorder.longest_rtt_ns + 2_000
+                    break
             if progress is not None or stop is not None:
                 wall = time.monotonic_ns() if spec.clock == "real" else now
                 if wall > wall_limit:
@@ -164,9 +160,7 @@ class Worker:
             socket = self.sockets[index]
             while True:
                 frames = socket.receive()
-                if frames:
-                    self.active = True
-                    self.heard_at = now
+                self.active = self.active or bool(frames)
                 for frame, stamp in frames:
                     at = clock.at(stamp) if stamp else now
                     if self.hold:
