@@ -18,8 +18,6 @@ HOSTS = ("0", "4", "1", "5", "2", "6", "3", "7")
 BACKENDS = ("gloo", "roce", "mrc")
 SIZES = (4, 8)
 RATES = (10, 100)
-TWICE = 4
-"""Runs on so many hosts are made twice: loading PyTorch in every rank makes them long."""
 _PROGRAM = "examples/ddp.py"
 _EQUAL = ("flows.parquet", "queues.parquet", "events.jsonl")
 
@@ -76,7 +74,7 @@ def _bound(value: float) -> str:
     return "the same, 7 decimals" if value == 0 else f"within 1e{ceil(log10(value))}" if value < 1 else "**differ**"
 
 
-def _cells(first: Run, second: Run | FabricError | None, wanted: Sequence[float]) -> list[str]:
+def _cells(first: Run, second: Run | FabricError, wanted: Sequence[float]) -> list[str]:
     s = first.summary
     equal = isinstance(second, Run) and same(first, second)
     return [
@@ -84,7 +82,7 @@ def _cells(first: Run, second: Run | FabricError | None, wanted: Sequence[float]
         f"{s['steps']['time_us']['max']:,.1f}",
         f"{100 * s['steps']['idle_fraction']:.1f} %",
         _bound(difference(first, wanted)),
-        "not made" if second is None else "yes" if equal else "**no**",
+        "yes" if equal else "**no**",
         s["verdict"]["word"],
     ]
 
@@ -107,11 +105,9 @@ def training(folder: Path) -> str:
         for backend in BACKENDS
     ]
     runs = measure("f-training", points, folder / "first")
-    twice = [point for point in points if point.label[0] == str(TWICE)]
-    again = {point.label: second for point, second in measure("f-training", twice, folder / "second")}
+    again = measure("f-training", points, folder / "second")
     rows = []
-    for point, first in runs:
-        second = again.get(point.label)
+    for (point, first), (_, second) in zip(runs, again, strict=True):
         cells = (
             _cells(first, second, wanted) if isinstance(first, Run) else [f"did not finish: {first.what}", *[""] * 5]
         )
