@@ -54,7 +54,14 @@ class FabricHost(Host):  # type: ignore[misc]
 
     def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802
         """Start the shell; `await_prompt` waits for it, so that many can start at once."""
-        self.master, self.slave = pty.openpty()
+        try:
+            self.master, self.slave = pty.openpty()
+        except OSError as error:
+            raise MissingCapability(
+                f"a node has no terminal for its shell ({error.strerror or error})",
+                where="/dev/pts",
+                remedy="mount devpts there (`mount -t devpts devpts /dev/pts`), or raise /proc/sys/kernel/pty/max",
+            ) from error
         settings = termios.tcgetattr(self.slave)
         settings[3] &= ~termios.ECHO
         termios.tcsetattr(self.slave, termios.TCSANOW, settings)

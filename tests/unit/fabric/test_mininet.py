@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.errors import FabricError
+from emulator.errors import FabricError, MissingCapability
 from emulator.fabric import mininet
 from emulator.fabric.plan import PlanNode
 
@@ -29,6 +29,16 @@ def test_what_mnexec_says_when_it_fails_reaches_the_user(monkeypatch: pytest.Mon
             host.await_prompt(time.monotonic() + 20)
     finally:
         host.terminate()
+
+
+def test_a_machine_without_terminals_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def none_left() -> tuple[int, int]:
+        raise OSError("out of pty devices")
+
+    monkeypatch.setattr("emulator.fabric.mininet.pty.openpty", none_left)
+    with pytest.raises(MissingCapability, match="out of pty devices") as caught:
+        _node(monkeypatch, tmp_path, "exit 0")
+    assert "mount devpts" in str(caught.value.remedy)
 
 
 def test_a_shell_that_says_nothing_is_given_up_at_the_deadline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
