@@ -61,7 +61,7 @@ def start(which: str, folder: Path | None) -> None:
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Result file.  [default: result.json in DIR]",
+    help="Result file.  [default: result.json in FOLDER]",
 )
 @click.option("--repeat-runs", "repeat", is_flag=True, help="Run what was handed in again: was a run directory edited?")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")

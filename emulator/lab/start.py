@@ -16,6 +16,7 @@ _GLOSSARY = "../../docs/glossary.md"
 def start_lab(lab: Lab, folder: Path) -> list[Path]:
     """Copies the lab into `folder`, which must be new or empty; what was copied. Links to the glossary go to a copy of it.
 
+    The copied handout leaves out the commands that make the folder: typed again there, they would make one inside it.
     Raises UsageError if the folder has something in it, or cannot be written.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -29,7 +30,7 @@ def start_lab(lab: Lab, folder: Path) -> list[Path]:
             if entry.name not in _KEPT:
                 _copy(entry, folder / entry.name)
         handout = folder / "handout.md"
-        handout.write_text(_own_links(handout.read_text(encoding="utf-8")), encoding="utf-8")
+        handout.write_text(_without_start(_own_links(handout.read_text(encoding="utf-8"))), encoding="utf-8")
         glossary = (lab.folder / _GLOSSARY).resolve()
         if glossary.is_file():
             (folder / "glossary.md").write_text(_own_links(glossary.read_text(encoding="utf-8")), encoding="utf-8")
@@ -45,6 +46,11 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copytree(source, target)
     else:
         shutil.copyfile(source, target)
+
+
+def _without_start(text: str) -> str:
+    text = re.sub(r"^(?:fabriclab lab start \d+|cd lab-[\w-]+)\n", "", text, flags=re.MULTILINE)
+    return text.replace("```bash\n```\n\n", "")
 
 
 def _own_links(text: str) -> str:
