@@ -28,6 +28,10 @@ FIELDS: Final = (
     "ipv6.dst",
     "_ws.col.Info",
     "frame.comment",
+    "udp.srcport",
+    "udp.dstport",
+    "infiniband.bth.opcode",
+    "infiniband.bth.psn",
 )
 _ADDRESSES = struct.Struct(">4s4s")
 
@@ -99,7 +103,8 @@ def _by_tshark(path: Path, dissector: Path, port: str | None, names: dict[str, s
         assert process.stdout is not None and process.stderr is not None
         try:
             for row in process.stdout:
-                number, at, name, src4, dst4, src6, dst6, info, comment = row.rstrip("\n").split("\t")
+                number, at, name, src4, dst4, src6, dst6, info, comment, *bth = row.rstrip("\n").split("\t")
+                info = _told(info.strip(), *bth)
                 src, dst = src4 or src6, dst4 or dst6
                 seconds, _, fraction = at.partition(".")
                 time_us = int(seconds) * 1e6 + int((fraction + "0" * 9)[:9]) / 1e3
@@ -111,6 +116,15 @@ def _by_tshark(path: Path, dissector: Path, port: str | None, names: dict[str, s
                 )
         finally:
             process.terminate()
+
+
+def _told(info: str, sport: str, dport: str, opcode: str, psn: str) -> str:
+    """tshark's own words on a RoCE packet name no PSN, and a CNP is an unknown opcode to them."""
+    if opcode == str(int(Opcode.CNP)):
+        info = info.replace("Unknown OpCode", "CNP ")
+    if psn and "PSN=" not in info:
+        info += f" PSN={int(psn)}"
+    return f"{info} from port {sport}" if dport == str(ROCE_PORT) else info
 
 
 def _by_ourselves(path: Path, port: str | None, names: dict[str, str]) -> Iterator[Line]:
@@ -150,14 +164,15 @@ def describe(frame: bytes, wire_bytes: int) -> tuple[str, str, str]:
         return src, dst, f"{wire_bytes} bytes of IP protocol {frame[23]}"
     opcode, flags = frame[42], frame[50]
     name = Opcode(opcode).name if opcode in EXTENSIONS else f"opcode 0x{opcode:02x}"
-    words = [f"{name} QP=0x{int.from_bytes(frame[47:50]):06x} PSN={int.from_bytes(frame[51:54])}"]
+    qp, psn, sport = (int.from_bytes(frame[at : at + size]) for at, size in ((47, 3), (51, 3), (34, 2)))
+    words = [f"{name} QP=0x{qp:06x} PSN={psn}"]
     if opcode in EXTENSIONS:
         words += _extension(frame[54:], opcode, bool(flags & FLAG_TS))
         if Opcode(opcode).is_mrc and flags & FLAG_RTX:
             words.append("(retransmission)")
     if frame[15] >> 2 in (TRIMMED, TRIMMED_LAST_HOP):
         words.append("(trimmed)")
-    return src, dst, " ".join(words)
+    return src, dst, " ".join([*words, f"from port {sport}"])
 
 
 def _extension(ext: bytes, opcode: int, timestamp: bool) -> Sequence[str]:

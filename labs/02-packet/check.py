@@ -21,7 +21,14 @@ from traffic.packet.parse import Packet, parse
 
 PSN = 4711
 CE = 3
-WRITES = {Opcode.RC_WRITE_FIRST, Opcode.RC_WRITE_MIDDLE, Opcode.RC_WRITE_LAST, Opcode.RC_WRITE_ONLY}
+WRITES = {
+    Opcode.RC_WRITE_FIRST,
+    Opcode.RC_WRITE_MIDDLE,
+    Opcode.RC_WRITE_LAST,
+    Opcode.RC_WRITE_LAST_IMM,
+    Opcode.RC_WRITE_ONLY,
+    Opcode.RC_WRITE_ONLY_IMM,
+}
 
 
 def frames_of(path: Path) -> list[bytes]:

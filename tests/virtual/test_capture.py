@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -81,6 +82,13 @@ def test_tshark_reads_all_of_it(transport: str) -> None:
     )
     marked = sum(row["frame.interface_name"] == "leaf0:host0" and row["ip.dsfield.ecn"] == "3" for row in rows)
     assert marked == run.summary["packets"]["marked"] > 0
+
+
+def test_a_line_names_packet_number_and_port_and_knows_a_cnp() -> None:
+    found = list(lines(captured("roce").path, dissector_path(), port=None, limit=None))
+    assert all(re.search(r" PSN=\d+\b.* from port \d+$", line.info) for line in found)
+    assert not any("Unknown" in line.info for line in found)
+    assert any(line.info.startswith("CNP QP=") for line in found)
 
 
 def test_times_are_the_fabrics() -> None:

@@ -98,6 +98,7 @@ def test_comments_tell_marks_and_trims_and_nothing_else() -> None:
 
 def test_our_own_reading_of_a_cut_frame() -> None:
     frame = bytes(roce_frame(Opcode.MRC_WRITE_MIDDLE, psn=5, dest_qpn=0x101, payload=b"x" * 1000))
-    assert describe(frame[:64], len(frame)) == ("10.0.0.1", "10.0.0.2", "MRC_WRITE_MIDDLE QP=0x000101 PSN=5 msn=0")
-    assert describe(frame[:54], len(frame))[2].endswith("(cut short)")
+    told = "MRC_WRITE_MIDDLE QP=0x000101 PSN=5 msn=0 from port 49152"
+    assert describe(frame[:64], len(frame)) == ("10.0.0.1", "10.0.0.2", told)
+    assert describe(frame[:54], len(frame))[2].endswith("(cut short) from port 49152")
     assert describe(b"\xff" * 12 + b"\x08\x06" + bytes(46), 60) == ("", "", "60 bytes of Ethernet type 0x0806")
