@@ -24,10 +24,10 @@ def check(work: Work, sheet: Sheet) -> None:
         return work.run("spray-slow.yaml")
 
     def shares(run: LabRun) -> dict[str, float]:
-        """Share of leaf0's packets on each of its uplinks, in percent."""
-        packets = {q["port"]: q["tx_packets"] for q in run.summary["queues"] if q["port"].startswith("leaf0:spine")}
-        total = sum(packets.values())
-        return {port: 100 * count / total for port, count in packets.items()}
+        """Share of leaf0's bytes on each of its uplinks, in percent, as `paths` prints it."""
+        sent = {q["port"]: q["tx_bytes"] for q in run.summary["queues"] if q["port"].startswith("leaf0:spine")}
+        total = sum(sent.values())
+        return {port: 100 * count / total for port, count in sent.items()}
 
     def busiest(run: LabRun) -> float:
         return max(shares(run).values())
@@ -103,6 +103,6 @@ def check(work: Work, sheet: Sheet) -> None:
         "What spraying does about a slow link",
         {"equal_shares": lambda: slow_share() > 23, "moves_away": lambda: slow_share() < 22},
         because=lambda: (
-            f"the slow link carried {slow_share():.1f} % of leaf0's packets; an equal share is 25 %, the share of its rate 7.7 %"
+            f"the slow link carried {slow_share():.1f} % of what leaf0 sent; an equal share is 25 %, the share of its rate 7.7 %"
         ),
     )
