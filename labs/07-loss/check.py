@@ -26,10 +26,20 @@ def check(work: Work, sheet: Sheet) -> None:
     def count(run: LabRun, kind: str) -> float:
         return float(run.packets(kind))
 
-    def waited() -> float:
-        """Share of the time of the dropping run in which the receiver's port sent nothing."""
+    def probes(run: LabRun) -> list[float]:
+        """Times at which senders broke the silence, in us."""
+        return sorted(e["time_ns"] / 1e3 for e in run.events if e["kind"] == "probe")
+
+    def waited_us() -> float:
+        """Time of the dropping run in which the receiver's port sent nothing."""
         port = drop().port("leaf0:host0")
-        return 1 - port["tx_bytes"] * 8 / (port["rate_gbps"] * drop().time_us * 1e3)
+        return drop().time_us - float(port["tx_bytes"] * 8 / (port["rate_gbps"] * 1e3))
+
+    def again_us() -> float:
+        """Time that the packets sent again take on the receiver's link."""
+        port = drop().port("leaf0:host0")
+        each = port["tx_bytes"] * 8 / (port["rate_gbps"] * 1e3) / (drop().packets("data") - drop().packets("dropped"))
+        return float(each * drop().packets("retransmitted"))
 
     sheet.prediction("predict_resent", "Predicted: sent again for each one lost", lambda: each(gbn()), low=1, high=1000)
     sheet.number(
@@ -57,18 +67,22 @@ def check(work: Work, sheet: Sheet) -> None:
         look="`completion`",
     )
     sheet.number(
-        "timeouts_drop",
-        "Time-outs where the switch drops",
-        lambda: count(drop(), "timeouts"),
+        "probes_drop",
+        "Probes where the switch drops",
+        lambda: float(len(probes(drop()))),
         tolerance=0,
-        look="`sent`",
+        look="the lines of kind probe in events.jsonl",
     )
     sheet.number(
         "time_drop", "Completion where the switch drops", lambda: drop().time_us, unit="us", look="`completion`"
     )
     sheet.number("trimmed", "Trimmed packets", lambda: count(trim(), "trimmed"), tolerance=0, look="`drops`: trimmed")
     sheet.number(
-        "timeouts_trim", "Time-outs where it trims", lambda: count(trim(), "timeouts"), tolerance=0, look="`sent`"
+        "probes_trim",
+        "Probes where it trims",
+        lambda: float(len(probes(trim()))),
+        tolerance=0,
+        look="the lines of kind probe in events.jsonl",
     )
     sheet.number("time_trim", "Completion where it trims", lambda: trim().time_us, unit="us", look="`completion`")
     sheet.choice(
@@ -87,10 +101,13 @@ def check(work: Work, sheet: Sheet) -> None:
     sheet.choice(
         "why_time_drop",
         "What takes the time where the switch drops",
-        {"waiting": lambda: waited() > 0.5, "sending": lambda: waited() <= 0.5},
+        {"waiting": lambda: waited_us() > again_us(), "sending": lambda: waited_us() <= again_us()},
         because=lambda: (
-            f"the receiver's link stood idle {waited():.0%} of the {drop().time_us:.0f} us; {drop().packets('timeouts')} time-outs of "
-            f"{drop().setup['transport']['options']['timeout_ns'] / 1e3:.0f} us"
+            f"the receiver's link stood idle for {waited_us():.0f} of the {drop().time_us:.0f} us, what was sent again took "
+            f"{again_us():.0f} us; "
+            f"the first probe left at {probes(drop())[0]:.0f} us"
+            if probes(drop())
+            else "no sender broke a silence"
         ),
         points=2,
     )

@@ -49,7 +49,12 @@ _NOT_THE_RUN = {"no_loss", "fast", "short", "fair", "alone"}
 
 WRONG: dict[int, list[Wrong]] = {
     1: [answer("average", "0.7"), answer("slow_factor", "1.25"), answer("who_waits", "slow_host")],
-    2: [answer("headers_first", "54"), answer("icrc_survives", "sport"), answer("reth_in", "every")],
+    2: [
+        answer("headers_first", "54"),
+        answer("marked", "62"),
+        answer("icrc_survives", "sport"),
+        answer("reth_in", "every"),
+    ],
     3: [answer("law", "all"), answer("peak_4", "4 MB"), answer("why_slow_7", "port")],
     4: [answer("rule_k", "259"), answer("too_high", "throughput"), answer("my_k", "40")],
     5: [
@@ -57,8 +62,18 @@ WRONG: dict[int, list[Wrong]] = {
         Wrong(_NOT_THE_RUN, change=_starter_code),
         Wrong({"rules", *_NOT_THE_RUN}, change=_broken_code),
     ],
-    6: [answer("busiest_one", "25"), answer("why_slow", "too_few_links"), answer("slow_link", "equal_shares")],
-    7: [answer("each_gbn", "1"), answer("why_gbn", "lost_twice"), answer("what_trim_saves", "packets")],
+    6: [
+        answer("busiest_one", "25"),
+        answer("slow_share", "18"),
+        answer("why_slow", "too_few_links"),
+        answer("slow_link", "equal_shares"),
+    ],
+    7: [
+        answer("each_gbn", "1"),
+        answer("why_gbn", "lost_twice"),
+        answer("probes_drop", "0"),
+        answer("what_trim_saves", "packets"),
+    ],
     8: [answer("victim_nscc", "1.0"), answer("where_hurt", "last_hop"), answer("speaks_first", "sender")],
     9: [answer("quote", "b"), answer("cause_c", "slowed_too_little"), answer("same_bytes", "no")],
 }
