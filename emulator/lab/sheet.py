@@ -97,7 +97,7 @@ class Sheet:
             return holding[0]
 
         def grade() -> tuple[bool, str]:
-            word = self._answers.text(key)
+            word = self._answers.text(key).lower()
             if word not in options:
                 return False, f'"{word}" is none of {", ".join(options)}'
             self.measured[key] = right()

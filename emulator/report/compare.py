@@ -48,8 +48,9 @@ class Group:
         return self.runs[min(times)[1]]
 
 
-def compare(run_dirs: Sequence[str | Path | Run]) -> Comparison:
-    """Compare two or more runs; runs of one configuration are repeats of each other. The first is the base."""
+def compare(run_dirs: Sequence[str | Path | Run], *, each: bool = False) -> Comparison:
+    """Compare two or more runs; runs of one configuration are repeats of each other, unless `each` stands for itself, by the
+    name of its folder. The first is the base."""
     runs = [r if isinstance(r, Run) else Run(r) for r in run_dirs]
     if len(runs) < 2:
         raise UsageError(
@@ -58,9 +59,12 @@ def compare(run_dirs: Sequence[str | Path | Run]) -> Comparison:
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(_configuration(run), []).append(run)
-    if len(groups) == 1:  # repeats only: then each run stands for itself
+    if len(groups) == 1 or each:  # repeats only: then each run stands for itself
         groups = {str(i): [run] for i, run in enumerate(runs)}
     labels, differing = _labels([g[0] for g in groups.values()])
+    names = [run.path.name for run in runs]
+    if each and len(set(names)) == len(names):
+        labels = names
     made = [Group(label, members) for label, members in zip(labels, groups.values(), strict=True)]
     for group in made:
         for metric in METRICS:

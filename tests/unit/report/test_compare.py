@@ -49,6 +49,12 @@ def test_one_run_each_makes_no_statement_on_significance(runs: dict[str, list[Pa
     assert all("p" not in cell for row in made.rows() for cell in row["cells"])
 
 
+def test_each_run_for_itself_by_the_name_of_its_folder(runs: dict[str, list[Path]]) -> None:
+    made = compare([*runs["dcqcn"][:2], runs["none"][0]], each=True)
+    assert [(g.label, len(g.runs)) for g in made.groups] == [("dcqcn1", 1), ("dcqcn2", 1), ("none1", 1)]
+    assert "no statement on significance" in made.text()
+
+
 def test_repeats_are_found_by_themselves_and_give_significance(runs: dict[str, list[Path]]) -> None:
     made = compare([*runs["dcqcn"], *runs["none"]])
     assert [(g.label, len(g.runs)) for g in made.groups] == [("dcqcn", 3), ("none", 3)]
