@@ -63,7 +63,12 @@ def start(which: str, folder: Path | None) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Result file.  [default: result.json in FOLDER]",
 )
-@click.option("--repeat-runs", "repeat", is_flag=True, help="Run what was handed in again: was a run directory edited?")
+@click.option(
+    "--repeat-runs",
+    "repeat",
+    is_flag=True,
+    help="Make the runs handed in again, and note which come out otherwise: was a run directory edited? Points stay.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
 def check(which: str, folder: Path, output: Path | None, repeat: bool, as_json: bool) -> None:
     """Grade lab N in FOLDER (here, if left out) from its runs, answers and code; each lost point comes with its reason.
@@ -72,11 +77,13 @@ def check(which: str, folder: Path, output: Path | None, repeat: bool, as_json: 
     grade strangers' folders in a container.
     """
     from emulator.lab.catalogue import find_lab
-    from emulator.lab.grade import grade, repeat_runs
+    from emulator.lab.grade import grade
 
     graded = grade(find_lab(which), folder)
     if repeat:
-        graded.notes.extend(repeat_runs(graded))
+        from emulator.lab.again import repeat_runs
+
+        graded.notes.extend(repeat_runs(graded, lambda text: click.echo(text, err=True)))
     target = output or folder / RESULT
     graded.write(target)
     click.echo(json.dumps(graded.to_json(), indent=1, ensure_ascii=False) if as_json else graded.text())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +49,7 @@ class Graded:
             "score": self.points,
             "max_score": self.of,
             "tests": self.sheet.to_tests(),
+            "output": self.board,
             "notes": self.notes,
             "runs": [
                 {
@@ -109,46 +108,3 @@ def _checker(lab: Lab) -> Checker:
     spec.loader.exec_module(module)
     checker: Checker = module.check
     return checker
-
-
-def repeat_runs(graded: Graded) -> list[str]:
-    """Runs each virtual run that the grade used again, and says which differ from what was handed in.
-
-    On the virtual clock equal inputs give equal bytes, so a run directory that was edited by hand shows itself.
-    """
-    from emulator.experiment.manifest import resolved_of
-    from emulator.experiment.run import run_resolved
-
-    found = []
-    for name, run in graded.work.used.items():
-        if run.setup["clock"] != "virtual":
-            found.append(f"{name}: on the real clock, not repeated")
-            continue
-        folder = Path(tempfile.mkdtemp(prefix="fabriclab-lab-"))
-        try:
-            again = run_resolved(
-                resolved_of(run.manifest, run.path),
-                out=folder,
-                argv=run.manifest["command"],
-                watch=_Nobody(),
-                why="graded",
-            ).run_dir
-            for table in ("flows.parquet", "histogram.parquet"):
-                if (again / table).read_bytes() != (run.path / table).read_bytes():
-                    found.append(f"{name}: {table} is not what this run gives")
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    return found
-
-
-class _Nobody:
-    """Watches nothing."""
-
-    def step(self, text: str, done: int, total: int) -> None:
-        """Not shown."""
-
-    def progress(self, state: Any) -> None:
-        """Not shown."""
-
-    def note(self, text: str) -> None:
-        """Not shown."""

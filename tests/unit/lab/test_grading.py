@@ -171,7 +171,9 @@ def test_start_gives_no_solution_and_no_checker(tmp_path: Path) -> None:
         assert not names & {"check.py", "lab.yaml", "starter", "solutions", "solution.md"}
         handout = (folder / "handout.md").read_text(encoding="utf-8")
         assert "../../" not in handout
-        assert "lab start " + str(lab.number) not in handout and "```bash\n```" not in handout  # it is done: no folder in a folder
+        assert (
+            "lab start " + str(lab.number) not in handout and "```bash\n```" not in handout
+        )  # it is done: no folder in a folder
         assert f"lab check {lab.number}" in handout
         glossary = (folder / "glossary.md").read_text(encoding="utf-8").lower()
         for anchor in set(re.findall(r"glossary\.md#([\w-]+)", handout)):
