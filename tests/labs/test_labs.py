@@ -131,6 +131,7 @@ def test_lab(lab: Lab, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     assert result["score"] == result["max_score"] == full.of
+    assert ("scoreboard" in result["output"]) == (lab.number == 5)
     assert {run["clock"] for run in result["runs"]} <= {"virtual", "real"} and result["runs"]
 
     right = (folder / "answers.yaml").read_text(encoding="utf-8")

@@ -91,7 +91,7 @@ def test_a_prediction_counts_right_or_wrong_but_not_if_impossible(tmp_path: Path
 
 def test_the_right_choice_is_the_one_that_holds_in_the_runs(tmp_path: Path) -> None:
     for measured, points in ((5.0, 1), (0.5, 0)):
-        sheet = sheet_of(tmp_path, "law: grows\n")
+        sheet = sheet_of(tmp_path, "law: Grows\n")  # as a verdict stands in capitals in the summary
         options: dict[str, Callable[[], bool]] = {"grows": lambda: measured > 1, "shrinks": lambda: measured < 1}  # noqa: B023
         sheet.choice("law", "Law", options, because=lambda: f"it is {measured}")  # noqa: B023
         assert sheet.items[0].points == points
@@ -211,5 +211,6 @@ def test_a_wrong_key_is_noted_and_the_result_file_is_what_platforms_read(tmp_pat
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "lab" / "result.json").read_text(encoding="utf-8"))
     assert [note for note in result["notes"] if 'no item "peek_4"' in note and "peak_4" in note]
+    assert result["output"] == ""  # only lab 5 shows a scoreboard
     assert result["score"] == 0 and result["max_score"] == sum(test["max_score"] for test in result["tests"])
     assert all({"name", "score", "max_score", "output"} <= set(test) for test in result["tests"])
