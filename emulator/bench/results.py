@@ -69,6 +69,7 @@ def measure(spec: str, points: Sequence[Point], folder: Path) -> list[tuple[Poin
                 base=path.parent,
             )
         except FabricError as error:
+            print(f"{spec} {' '.join(point.label)}: {error.what}", file=sys.stderr, flush=True)
             return point, error
         print(f"{spec} {' '.join(point.label)}: {finished.summary['verdict']['word']}", file=sys.stderr, flush=True)
         return point, Run(finished.run_dir)
