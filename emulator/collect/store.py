@@ -6,15 +6,22 @@ Equal frames give equal bytes on disk: the schemas are fixed, and no index, time
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from emulator.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
 TABLES = ("flows", "queues", "histogram", "rates")
+COLUMNS = {"flows": "slowdown", "queues": "backlog_bytes", "histogram": "packets", "rates": "rate_bps"}
+"""A column that each table has and no other."""
+DAMAGED = "the file is damaged: `fabriclab rerun` makes the run again from its manifest.json"
 
 
 @dataclass(frozen=True)
@@ -52,8 +59,23 @@ def read_table(run_dir: Path, name: str) -> pd.DataFrame:
     """One table of a run directory."""
     import pyarrow.parquet as pq
 
-    frame: pd.DataFrame = pq.read_table(run_dir / f"{name}.parquet").to_pandas()
+    path = run_dir / f"{name}.parquet"
+    with readable(path):
+        frame: pd.DataFrame = pq.read_table(path).to_pandas()
+    if COLUMNS[name] not in frame:
+        raise UsageError(f"the table has no column {COLUMNS[name]}: it is another one", where=str(path), remedy=DAMAGED)
     return frame
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Reading a table in the block; what is wrong with its file is a UsageError."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise UsageError(f"the table cannot be read: {error}", where=str(path), remedy=DAMAGED) from error
 
 
 def read_events(run_dir: Path) -> list[dict[str, Any]]:
@@ -61,7 +83,10 @@ def read_events(run_dir: Path) -> list[dict[str, Any]]:
     path = run_dir / "events.jsonl"
     if not path.is_file():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except ValueError as error:
+        raise UsageError(f"a line is no JSON: {error}", where=str(path), remedy=DAMAGED) from error
 
 
 def arrow(name: str, frame: pd.DataFrame) -> pa.Table:

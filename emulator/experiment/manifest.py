@@ -63,11 +63,15 @@ def read_manifest(run_dir: Path) -> dict[str, Any]:
     """The manifest of an earlier run, brought to this program's format. Raises UsageError where it is none."""
     path = run_dir / "manifest.json"
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"no readable manifest: {error}", where=str(path), remedy="name a run directory as fabriclab made it"
         ) from error
+    if not isinstance(manifest, dict):
+        raise UsageError(
+            "the manifest holds no object", where=str(path), remedy="name a run directory as fabriclab made it"
+        )
     return upgrade(manifest, path)
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from emulator.collect.store import DAMAGED
 from emulator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,6 +15,23 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 NEEDED = ("manifest.json", "summary.json", "flows.parquet", "queues.parquet", "histogram.parquet", "rates.parquet")
+
+KEYS = {
+    "summary.json": (
+        "run_id",
+        "fabric",
+        "transport",
+        "clock",
+        "verdict",
+        "packets",
+        "flows",
+        "queues",
+        "paths",
+        "theory",
+    ),
+    "raw/plan.json": ("nodes", "ports"),
+}
+"""What the files of a run cannot be read without."""
 
 
 class Run:
@@ -76,8 +94,12 @@ class Run:
     @cached_property
     def plan(self) -> dict[str, Any]:
         """The plan of the fabric, or an empty dict when `raw/` was not kept."""
-        path = self.path / "raw" / "plan.json"
-        return self._json("raw/plan.json") if path.is_file() else {}
+        return self.raw("plan")
+
+    def raw(self, name: str) -> dict[str, Any]:
+        """`raw/NAME.json`, or an empty dict when `raw/` was not kept."""
+        file = f"raw/{name}.json"
+        return self._json(file) if (self.path / file).is_file() else {}
 
     def figure(self, name: str) -> go.Figure:
         """A plotly figure: queues, rates, fct, paths, histogram or gantt."""
@@ -118,9 +140,13 @@ class Run:
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name
         try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise UsageError(f"{name} is no JSON: {error}", where=str(path), remedy="run again") from error
+            raise UsageError(f"{name} is no JSON: {error}", where=str(path), remedy=DAMAGED) from error
+        missing = [key for key in KEYS.get(name, ()) if not isinstance(content, dict) or key not in content]
+        if missing or not isinstance(content, dict):
+            lacks = f"it lacks {', '.join(missing)}" if isinstance(content, dict) else "it holds no object"
+            raise UsageError(f"{name} is not what a run writes: {lacks}", where=str(path), remedy=DAMAGED)
         return content
 
     def _table(self, name: str) -> pd.DataFrame:

@@ -142,10 +142,7 @@ def _use(run: Run, samples: list[Series], edges: NDArray[np.float64]) -> dict[st
 
 def _class_bytes(run: Run) -> Any:
     """A function (port, class) -> mean frame in bytes, from the port's own counters, the raw ones where kept."""
-    import json
-
-    path = run.path / "raw" / "ports.json"
-    raw = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    raw = run.raw("ports")
     overall = {str(q["port"]): (q["tx_bytes"] or 0) / max(1, q["tx_packets"] or 0) for q in run.summary["queues"]}
 
     def mean(port: str, cls: str) -> float:

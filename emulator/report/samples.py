@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from emulator.collect.store import readable
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -29,9 +31,10 @@ def read_series(run_dir: Path) -> list[Series]:
     import pyarrow.parquet as pq
 
     columns = ["time_ns", "port", "class", "backlog_bytes", "enqueued"]
-    table = pq.read_table(
-        run_dir / "queues.parquet", columns=columns, read_dictionary=["port", "class"]
-    ).unify_dictionaries()
+    path = run_dir / "queues.parquet"
+    with readable(path):
+        stored = pq.read_table(path, columns=columns, read_dictionary=["port", "class"])
+    table = stored.unify_dictionaries()
     if not table.num_rows:
         return []
     codes, names = [], []

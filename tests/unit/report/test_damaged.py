@@ -1,0 +1,62 @@
+"""A run directory with a damaged file: named, with what to do, whatever is in the file."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from emulator.cli.main import main
+from emulator.collect.store import TABLES
+
+TEXTS = ("summary.json", "manifest.json", "events.jsonl", "raw/plan.json", "raw/ports.json")
+OBJECTS = ("summary.json", "manifest.json", "raw/plan.json", "raw/ports.json")
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b'{"a": '], ids=["binary", "cut"])
+@pytest.mark.parametrize("file", [*TEXTS, *(f"{name}.parquet" for name in TABLES)])
+def test_a_file_that_cannot_be_read(
+    incast: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, content: bytes
+) -> None:
+    run_dir = shutil.copytree(incast, tmp_path / "run")
+    (run_dir / file).write_bytes(content)
+    code = main(["report", str(run_dir)])
+    error = capsys.readouterr().err
+    if file == "manifest.json" and code == 0:  # the page of a run needs no manifest; a comparison does
+        code = main(["compare", str(run_dir), str(incast)])
+        error = capsys.readouterr().err
+    assert code == 2 and f"where: {run_dir / file}" in error and "to do: the file is damaged" in error
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "{}"])
+@pytest.mark.parametrize("file", OBJECTS)
+def test_a_file_with_something_else_in_it(
+    incast: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, content: str
+) -> None:
+    run_dir = shutil.copytree(incast, tmp_path / "run")
+    (run_dir / file).write_text(content)
+    codes = {main(["report", str(run_dir)]), main(["compare", str(run_dir), str(incast)])}
+    error = capsys.readouterr().err
+    assert "internal error" not in error and codes <= {0, 2}
+    if content != "{}" or file == "summary.json":
+        assert 2 in codes and f"where: {run_dir / file}" in error
+
+
+@pytest.mark.parametrize(("one", "other"), [("queues", "flows"), ("flows", "queues"), ("flows", "rates")])
+def test_tables_that_changed_places(
+    incast: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], one: str, other: str
+) -> None:
+    run_dir = shutil.copytree(incast, tmp_path / "run")
+    shutil.copy(run_dir / f"{one}.parquet", run_dir / f"{other}.parquet")
+    assert main(["report", str(run_dir)]) == 2
+    assert f"where: {run_dir / other}.parquet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "{}", "3"])
+def test_a_manifest_that_tells_nothing_is_not_rerun(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    (tmp_path / "manifest.json").write_text(content)
+    assert main(["rerun", str(tmp_path), "--out", str(tmp_path / "runs")]) == 2
+    assert f"where: {tmp_path / 'manifest.json'}" in capsys.readouterr().err and not (tmp_path / "runs").exists()
