@@ -20,6 +20,7 @@ from typing import Final
 
 from emulator.clock.kernel import find_kernel
 from emulator.errors import MissingCapability, RunFailed, UsageError
+from emulator.fabric.ending import EndingSignals
 
 
 class GuestLate(RunFailed):
@@ -101,11 +102,12 @@ def run_guest(
         lines = _Lines(reading, offset, token, on_line)
         log = os.memfd_create("guest-log", os.MFD_CLOEXEC)
         try:
-            process = _boot(command, log, core if core is not None else quiet_core())
-            try:
-                finished = _watch(process, lines, wall_limit_s)
-            finally:
-                _end(process)
+            with EndingSignals():
+                process = _boot(command, log, core if core is not None else quiet_core())
+                try:
+                    finished = _watch(process, lines, wall_limit_s)
+                finally:
+                    _end(process)
             lines.read()
             if lines.status is not None:
                 return lines.status
@@ -332,7 +334,7 @@ def _failure(finished: bool, wall_limit_s: float, last: str, log: Iterable[str])
         return GuestLate(
             f"the guest did not finish within {wall_limit_s:g} s of wall time; {told}",
             where="virtual clock",
-            remedy="raise the wall-clock limit, make the experiment smaller, or look at what it waits for",
+            remedy="raise --wall-limit, make the experiment smaller, or look at what it waits for",
         )
     return RunFailed(
         f"the guest kernel stopped before the program ended; {told}; the kernel said: {' | '.join(log) or 'nothing'}",

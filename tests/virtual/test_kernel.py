@@ -289,9 +289,10 @@ def test_nothing_is_left_when_the_host_side_is_killed(tmp_path: Path) -> None:
         assert gone_soon(tmp_path) == []
 
 
-def test_an_interruption_ends_the_guest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interruption_ends_the_guest(tmp_path: Path, number: signal.Signals) -> None:
     with running_host(tmp_path) as process:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert "KeyboardInterrupt" in process.communicate(timeout=10)[1]
         assert remains(tmp_path) == []
 
