@@ -6,9 +6,9 @@ import dataclasses
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -34,8 +34,8 @@ class Agents:
 
     def __init__(self, fabric: Fabric, program: Program, manifest: Mapping[str, Any], run_dir: Path) -> None:
         names = [node.name for node in fabric.plan.hosts]
-        self._folder = tempfile.TemporaryDirectory(prefix="fabriclab-")
-        folder = Path(self._folder.name)
+        self._scratch = ExitStack()
+        folder = self._scratch.enter_context(fabric.scratch())
         folder.chmod(0o755)  # ranks may be other users
         self.address = str(folder / "agent")
         self._answer = folder / "result.json"
@@ -72,7 +72,7 @@ class Agents:
         if self._process.poll() is None:
             self._process.kill()
         self._process.communicate()
-        self._folder.cleanup()
+        self._scratch.close()
 
     def await_ready(self) -> None:
         """Until their sockets are open and the idle fabric is measured. Raises RunFailed."""

@@ -10,7 +10,6 @@ import json
 import select
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -39,8 +38,8 @@ def run_worker(
     capture: Capture | None = None,
 ) -> tuple[WorkerResult, dict[str, Any]]:
     """Run the worker; its result and the samples."""
-    with tempfile.TemporaryDirectory(prefix="fabriclab-") as folder:
-        task, answer = Path(folder, "spec.json"), Path(folder, "result.json")
+    with fabric.scratch() as folder:
+        task, answer = folder / "spec.json", folder / "result.json"
         delayed = fabric.plan.delay_mode == "netem"
         task.write_text(json.dumps({"spec": spec.to_json(), "delayed": delayed, "answer": str(answer)}))
         process = subprocess.Popen(

@@ -6,17 +6,17 @@ import os
 import resource
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from emulator.errors import FabricError, MissingCapability
 from emulator.fabric import kernel, names, processes
 from emulator.fabric.apply import apply
+from emulator.fabric.ending import ENDING, EndingSignals
 from emulator.fabric.paths import PathCheck, check_paths
 from emulator.fabric.plan import FabricPlan
 from emulator.fabric.readback import compare_nodes, read_nodes
@@ -32,7 +32,6 @@ Log = Callable[[str], None]
 
 #: Two ends of a terminal, a netlink socket, and the agents' own sockets.
 _DESCRIPTORS_A_NODE: Final = 8
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _quiet(*_: object) -> None:
@@ -66,10 +65,10 @@ class Fabric:
         self._nodes: dict[str, FabricHost] = {}
         self._attached = False
         self._registration: Registration | None = None
-        self._handlers: dict[signal.Signals, Any] = {}
+        self._signals = EndingSignals()
 
     def __enter__(self) -> Fabric:
-        self._take_signals()
+        self._signals.take()
         try:
             self.build()
         except BaseException:
@@ -165,6 +164,11 @@ class Fabric:
         if self._registration is not None:
             self._registration.add_process(pid)
 
+    def scratch(self) -> AbstractContextManager[Path]:
+        """A temporary folder for a block; `clean` removes it if this process dies inside. Only in a built fabric."""
+        assert self._registration is not None
+        return self._registration.scratch()
+
     def destroy(self) -> None:
         """Take everything away; may be called at any time and twice. Raises FabricError if something stays."""
         from emulator.fabric.mininet import end_nodes
@@ -204,19 +208,7 @@ class Fabric:
         try:
             self.destroy()
         finally:
-            self._give_signals_back()
-
-    def _take_signals(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                # Ignored means that somebody (nohup) wants it so.
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    self._handlers[number] = signal.signal(number, _end_block)
-
-    def _give_signals_back(self) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        self._handlers = {}
+            self._signals.give_back()
 
 
 def _allow_descriptors(number: int) -> None:
@@ -225,10 +217,6 @@ def _allow_descriptors(number: int) -> None:
     wanted = min(1024 + number, hard)
     if wanted > soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _end_block(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _noted(problems: list[str], action: Callable[..., None], *arguments: Any) -> None:
@@ -242,7 +230,7 @@ def _noted(problems: list[str], action: Callable[..., None], *arguments: Any) ->
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Hold back the ending signals until the block is over."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
     finally:

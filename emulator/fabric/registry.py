@@ -9,8 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +30,7 @@ RUN_ID_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}"
 
 _OWNER: Final = re.compile(r"owner-(\d+)-(\d+)")
 _UNFINISHED: Final = re.compile(r"\.new-(\d+)-(\d+)-.*")
+_SCRATCH: Final = re.compile(r"fabriclab-[0-9a-f]{16}")
 _NAMESPACE: Final = re.compile(rf"fabriclab\.({RUN_ID_PATTERN})\.([A-Za-z0-9_-]+)")
 _ALIAS: Final = re.compile(rf"fabriclab:({RUN_ID_PATTERN}):.+")
 
@@ -146,6 +151,19 @@ class Registration:
         for path in self.path.glob(f"process-{pid}-*"):
             path.unlink(missing_ok=True)
 
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A temporary folder for the block; it is entered before it is made, so `clean` finds it after a kill -9."""
+        path = Path(tempfile.gettempdir(), f"fabriclab-{secrets.token_hex(8)}")
+        link = self.path / path.name
+        link.symlink_to(path)
+        path.mkdir(mode=0o700)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path)
+            link.unlink(missing_ok=True)
+
     def environment(self) -> dict[str, str]:
         """This process's environment with the run's mark, for every process of the run."""
         return {**os.environ, MARK_VARIABLE: self.run_id}
@@ -204,9 +222,20 @@ def remove_entry(path: Path) -> list[Path]:
     if path.is_dir() and not path.is_symlink():
         # The owner's name goes last: an entry half removed must still tell whose it is.
         for child in path.iterdir():
-            if not _OWNER.fullmatch(child.name):
+            if child.is_symlink():
+                _remove_scratch(child)
+            elif not _OWNER.fullmatch(child.name):
                 shutil.rmtree(child) if child.is_dir() else child.unlink(missing_ok=True)
         shutil.rmtree(path, ignore_errors=False)
     else:
         path.unlink(missing_ok=True)
     return mounts
+
+
+def _remove_scratch(link: Path) -> None:
+    """Remove a temporary folder that a run entered, and nothing that merely has its place."""
+    folder = link.readlink()
+    if _SCRATCH.fullmatch(link.name) and folder.name == link.name and not folder.is_symlink():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+    link.unlink(missing_ok=True)

@@ -195,3 +195,29 @@ def test_the_command_says_what_it_did_and_that_there_was_nothing(features: Featu
         done = subprocess.run([*argv, "--json"], capture_output=True, text=True, check=True)
         assert fabric.plan.run_id in json.loads(done.stdout)["spared"]
     assert left_behind(run_id) == []
+
+
+def test_the_temporary_folder_of_a_killed_run_goes_and_no_other(tmp_path: Path) -> None:
+    run_id = f"scratch-{os.getpid()}"
+    script = (
+        "import os, signal, sys; from emulator.fabric.registry import Registration\n"
+        "with Registration.create(sys.argv[1], {}).scratch() as folder:\n"
+        "    (folder / 'spec.json').write_text('{}'); print(folder, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, run_id], capture_output=True, text=True, check=False)
+    folder = Path(done.stdout.strip())
+    assert (folder / "spec.json").is_file()
+    # Links of the entry that lead elsewhere are not followed.
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (registry.ROOT / run_id / "fabriclab-0123456789abcdef").symlink_to(kept)
+    assert run_id in clean().runs
+    assert not folder.exists() and kept.is_dir() and left_behind(run_id) == []
+
+
+def test_a_temporary_folder_is_gone_after_its_block() -> None:
+    entry = registry.Registration.create(f"block-{os.getpid()}", {})
+    with entry.scratch() as folder:
+        assert folder.is_dir() and folder.stat().st_mode & 0o777 == 0o700
+    assert not folder.exists() and [path.name[:5] for path in entry.path.iterdir() if path.is_symlink()] == []
+    entry.remove()
