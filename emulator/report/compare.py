@@ -115,9 +115,9 @@ class Comparison:
         """
         steps = all(g.middle("step_us") is not None for g in self.groups)
         time = self._ranking("step_us", "step time") if steps else self._ranking("completion_us", "completion")
-        return [time, self._ranking("peak_bytes", "peak queue"), self._losses()]
+        return [time, self._ranking("peak_bytes", "peak queue", "fills"), self._losses()]
 
-    def _ranking(self, key: str, what: str) -> str:
+    def _ranking(self, key: str, what: str, verb: str = "takes") -> str:
         metric = next(m for m in METRICS if m.key == key)
         known = [(g.middle(key), g) for g in self.groups]
         ranked = sorted(((m, g) for m, g in known if m is not None), key=lambda item: item[0])
@@ -130,7 +130,7 @@ class Comparison:
             if low == high:
                 text = f"{what}: the same in all, {metric.show(low)}"
             elif low:
-                text += f"; {worst.label} takes {high / low:.3g} times what {best.label} does"
+                text += f"; {worst.label} {verb} {high / low:.3g} times what {best.label} does"
             text += _sure(best.values[key], worst.values[key])
         return text + missing
 
@@ -200,7 +200,8 @@ class Comparison:
 def _cell_text(cell: Mapping[str, Any]) -> str:
     text = str(cell["text"])
     if cell.get("change"):
-        text += f" ({100 * cell['change']:+.3g} %{'*' if cell.get('significant') else ''})"
+        change = 100 * cell["change"]
+        text += f" ({change:+{',.0f' if abs(change) >= 1000 else '.3g'}} %{'*' if cell.get('significant') else ''})"
     return text
 
 
