@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Final
+
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+"""What a write answers on a full disk."""
+
 
 class FabricError(Exception):
     """Root of every error the user may meet; three parts, never a bare sentence.
@@ -39,3 +45,12 @@ class MissingCapability(FabricError):
     """A privilege, a tool or a kernel feature is missing (exit code 4)."""
 
     exit_code = 4
+
+
+def no_room(error: OSError, where: str) -> RunFailed:
+    """A full disk as the user meets it; `where` for errors that name no file."""
+    return RunFailed(
+        f"cannot write: {error.strerror}",
+        where=str(error.filename or where),
+        remedy="free some space there, or write elsewhere (--out, --output, another redirection)",
+    )

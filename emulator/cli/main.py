@@ -16,7 +16,7 @@ import click
 
 from emulator.cli.lazy import Lazy, LazyGroup
 from emulator.cli.session import Session, verbosity_options
-from emulator.errors import FabricError
+from emulator.errors import NO_ROOM, FabricError, no_room
 from traffic.errors import TrafficError
 
 INTERRUPTED: Final = 130
@@ -68,6 +68,7 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code; errors go to standard error in three parts."""
+    _open_streams()
     session = Session(verbosity=2 if os.environ.get("FABRICLAB_DEBUG", "0") not in ("", "0") else 0)
     try:
         result = cli.main(
@@ -95,9 +96,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (FabricError, TrafficError) as error:
         _report(error, session)
         return error.exit_code if isinstance(error, FabricError) else 1
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            _report_defect(error, session)
+            return 1
+        _report(no_room(error, "the file system it writes to"), session)
+        return 1
     except Exception as error:
         _report_defect(error, session)
         return 1
+
+
+def _open_streams() -> None:
+    """Give a caller's closed output (`>&-`) a place to go: Python has None there, and the first line would fail."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - as long as the process
 
 
 def _report(error: FabricError | TrafficError, session: Session) -> None:

@@ -156,7 +156,8 @@ def experiment_of(topology: str, workload: Mapping[str, Any], flags: Mapping[str
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise UsageError(first["msg"], where=place, remedy="see --help for what it takes") from error
+        what = first["msg"].removeprefix("Value error, ")  # pydantic's, before the words of a validator of ours
+        raise UsageError(what[:1].lower() + what[1:], where=place, remedy="see --help for what it takes") from error
 
 
 def key_values(words: tuple[str, ...], option: str) -> dict[str, Any]:

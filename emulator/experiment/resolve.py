@@ -16,6 +16,7 @@ from emulator.experiment.trimming import with_trimming
 from traffic.collective.registry import make_schedule, parameters
 from traffic.collective.schedule import Schedule
 from traffic.congestion.base import Feedback
+from traffic.errors import TrafficError
 from traffic.packet.codec import WIRE_OVERHEAD_BYTES, wire_bytes
 from traffic.packet.opcodes import Opcode
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 DEFAULT_CC = {"roce": "dcqcn", "mrc": "nscc", "tcp": "cubic"}
 _TCP_HEADERS = 66  # Ethernet 14, IPv4 20, TCP 20, time stamps 12
 _LEAST_SNAP = 64
+_LARGEST = (2 - 2**-23) * 2.0**127  # of float32
 SNAP_BYTES = {"real": 256, "virtual": 0}
 """Kept of a captured packet: all where copying takes no time, all headers where it does."""
 _WIRE_EXTRA = 122  # Ethernet 14, IPv4 20, UDP 8, BTH 12, METH 4, RETH 16, ImmDt 4, ICRC 4, and 24 of preamble, FCS and gap, 16 spare
@@ -73,6 +75,9 @@ def make_workload(experiment: Experiment, network: Network) -> tuple[Schedule, d
     if w.values is not None:
         if w.kind != "allreduce":
             raise UsageError("only an all-reduce takes values", where="values", remedy="leave them out")
+        for value in w.values:
+            if not abs(value) <= _LARGEST:
+                raise UsageError(f"{value} is no finite float32", where="--values", remedy="use ordinary numbers")
         given = params.setdefault("ranks", len(w.values))
         if given != len(w.values):
             raise UsageError(
@@ -90,7 +95,10 @@ def make_workload(experiment: Experiment, network: Network) -> tuple[Schedule, d
         params.setdefault("seed", experiment.seed)
     if "receiver" in wanted:
         params.setdefault("receiver", 0)
-    schedule = make_schedule(w.kind, algorithm=w.algorithm, size=w.bytes, **params)
+    try:
+        schedule = make_schedule(w.kind, algorithm=w.algorithm, size=w.bytes, **params)
+    except TrafficError as error:
+        raise UsageError(error.what, where=error.where, remedy=error.remedy) from error
     shown = {"kind": w.kind, "algorithm": schedule.algorithm, "bytes": w.bytes, **params}
     if w.values is not None:
         shown["values"] = list(w.values)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from emulator.collect.environment import environment
-from emulator.errors import FabricError, MissingCapability, RunFailed
+from emulator.errors import NO_ROOM, FabricError, MissingCapability, RunFailed, no_room
 from emulator.exec.program import KIND as PROGRAM
 from emulator.exec.program import RUNNING
 from emulator.experiment.manifest import keep_plugin, make_manifest, new_run_dir, write_json
@@ -197,7 +197,12 @@ def guest_main(run_dir: Path) -> int:
 
     manifest = json.loads((run_dir / "manifest.json").read_text(encoding="utf-8"))
     try:
-        execute(run_dir, manifest, say=say)
+        try:
+            execute(run_dir, manifest, say=say)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise no_room(error, str(run_dir)) from error
+            raise
     except (FabricError, TrafficError) as error:
         code = error.exit_code if isinstance(error, FabricError) else RunFailed.exit_code
         say("failure", {"what": error.what, "where": error.where, "remedy": error.remedy, "exit_code": code})

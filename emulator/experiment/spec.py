@@ -82,10 +82,11 @@ class Transport(Strict):
         description="Packets an acknowledgement, at most; left out 4, or 1 with roce where the algorithm lives by them.",
     )
     timeout: Delay | None = Field(
-        default=None, description="Retransmission timer; derived from path and queues if left out."
+        default=None, ge=1, description="Retransmission timer; derived from path and queues if left out."
     )
     timeout_low: Delay | None = Field(
         default=None,
+        ge=1,
         description="roce, selective: the timer while three packets or fewer are in flight (IRN's RTO_low).",
     )
     adaptive_timeout: bool | None = Field(
@@ -104,7 +105,7 @@ class Transport(Strict):
         default=None, description="mrc: how much later a packet may come before it is lost."
     )
     probe_interval: Delay | None = Field(
-        default=None, description="mrc: how often each path assumed bad is probed; 100us if left out."
+        default=None, ge=1, description="mrc: how often each path assumed bad is probed; 100us if left out."
     )
     probes_needed: int | None = Field(
         default=None,
@@ -128,7 +129,9 @@ class Experiment(Strict):
     clock: ClockName = Field(default="auto", description="real, virtual, or auto (doctor's choice, explained).")
     tdf: Literal["auto"] | int = Field(default="auto", description="Time dilation factor on the real clock.")
     seed: int = Field(default=1, ge=0, description="Seed of everything random; 0 is a seed like any other.")
-    sample: Delay | None = Field(default=None, description="Queue sampling period; derived from the clock if left out.")
+    sample: Delay | None = Field(
+        default=None, ge=1, description="Queue sampling period; derived from the clock if left out."
+    )
     pcap: tuple[str, ...] = Field(
         default=(), description="Ports to capture: names, patterns (`leaf0:*`) or `all`; what leaves each of them."
     )
@@ -136,5 +139,7 @@ class Experiment(Strict):
         default=None,
         description="Bytes kept of a captured packet; if left out 256 on the real clock, all on the virtual one.",
     )
-    time_limit: Span = Field(default=1_000_000_000, description="Longest fabric time the traffic may take.")
-    wall_limit_s: float = Field(default=300.0, gt=0, description="Longest wall time the run may take, in seconds.")
+    time_limit: Span = Field(default=1_000_000_000, ge=1, description="Longest fabric time the traffic may take.")
+    wall_limit_s: float = Field(
+        default=300.0, gt=0, allow_inf_nan=False, description="Longest wall time the run may take, in seconds."
+    )

@@ -40,7 +40,7 @@ def object_name(variant: str) -> str:
 def find_object(variant: str, cache: Path | None = None) -> Path | None:
     """The compiled object if there is one."""
     path = (cache or cache_dir()) / object_name(variant)
-    return path if path.is_file() else None
+    return path if os.access(path, os.R_OK) else None
 
 
 def ensure_object(variant: str, *, cache: Path | None = None, log: Callable[[str], None] | None = None) -> Path:

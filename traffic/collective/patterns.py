@@ -15,6 +15,8 @@ from traffic.errors import TrafficError
 from traffic.rng import Rng
 
 _ROUND_SHIFT = 4
+MOST_TRANSFERS = 1_000_000
+"""Each is a Python object, and a row of the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,12 @@ def flows(name: str, algorithm: str, ranks: int, wanted: Sequence[Flow], *, size
     cannot pass on what an earlier one left.
     """
     need_positive(size=size, rounds=rounds)
+    if rounds * len(wanted) > MOST_TRANSFERS:
+        raise TrafficError(
+            f"{rounds} rounds of {len(wanted)} flows are more than {MOST_TRANSFERS} transfers",
+            where="rounds",
+            remedy=f"use at most {MOST_TRANSFERS // len(wanted)} rounds",
+        )
     for flow in wanted:
         need_rank(flow.src, ranks, name)
         need_rank(flow.dst, ranks, name)

@@ -163,3 +163,47 @@ def test_an_option_of_a_program_needs_two_dashes_before_it(capsys: pytest.Captur
     assert main(["exec", topology, "--hots", "1", "--", "iperf3", "-c"]) == 2  # a misspelt option of ours
     told = capsys.readouterr().err
     assert "--hosts" in told and "put --" not in told
+
+
+LEAF_SPINE = str(TOPOLOGIES / "leaf-spine-2x2x4.yaml")
+
+
+@pytest.mark.parametrize(
+    ("flags", "where"),
+    [
+        (["--senders", "99"], "senders"),
+        (["--senders", "7", "--receiver", "99"], "receiver"),
+        (["--senders", "7", "--bytes", "0B"], "size"),
+        (["--senders", "7", "--bytes", "1000GB"], "workload.bytes"),
+        (["--senders", "7", "--rounds", "1000000000"], "rounds"),
+        (["--senders", "7", "--sample", "0us"], "sample"),
+        (["--senders", "7", "--time-limit", "0s"], "time_limit"),
+        (["--senders", "7", "--wall-limit", "inf"], "wall_limit_s"),
+    ],
+)
+def test_absurd_parameters_are_wrong_usage_and_leave_no_folder(
+    flags: list[str], where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["incast", LEAF_SPINE, *flags, "--clock", "virtual", "--out", str(tmp_path / "runs")]) == 2
+    error = capsys.readouterr().err
+    assert f"where: {where}" in error and "to do: " in error and "Value error" not in error
+    assert not (tmp_path / "runs").exists()
+
+
+def test_values_that_no_float32_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["allreduce", LEAF_SPINE, "--clock", "virtual", "--out", str(tmp_path / "runs"), "--values"]
+    for values, shown in (("nan,1", "nan"), ("1,inf", "inf"), ("1e39,1", "1e+39")):
+        assert main([*argv, values]) == 2
+        assert f"{shown} is no finite float32" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [(">/dev/full", 1, "cannot write: No space left on device"), (">&-", 0, ""), (">&- 2>&-", 0, "")],
+)
+def test_a_full_or_closed_output(redirection: str, code: int, said: str) -> None:
+    line = f'exec "$0" -m emulator.cli.main cc list {redirection}'
+    done = subprocess.run(["bash", "-c", line, sys.executable], capture_output=True, text=True, check=False)
+    assert done.returncode == code and said in done.stderr and "internal error" not in done.stderr
+    assert bool(said) == bool(done.stderr)
