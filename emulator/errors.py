@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from typing import Final
 
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -50,7 +51,7 @@ class MissingCapability(FabricError):
 def no_room(error: OSError, where: str) -> RunFailed:
     """A full disk as the user meets it; `where` for errors that name no file."""
     return RunFailed(
-        f"cannot write: {error.strerror}",
+        f"cannot write: {os.strerror(error.errno or errno.ENOSPC)}",
         where=str(error.filename or where),
         remedy="free some space there, or write elsewhere (--out, --output, another redirection)",
     )

@@ -67,7 +67,17 @@ class Resolved:
 
 
 def make_workload(experiment: Experiment, network: Network) -> tuple[Schedule, dict[str, Any]]:
-    """The schedule, and the workload with all its parameters spelled out. Ranks are hosts in order."""
+    """The schedule, and the workload with all its parameters spelled out. Ranks are hosts in order.
+
+    Raises UsageError for a workload that does not exist or does not fit.
+    """
+    try:
+        return _workload(experiment, network)
+    except TrafficError as error:
+        raise UsageError(error.what, where=error.where, remedy=error.remedy) from error
+
+
+def _workload(experiment: Experiment, network: Network) -> tuple[Schedule, dict[str, Any]]:
     w = experiment.workload
     hosts = len(network.hosts)
     params = dict(w.params)
@@ -85,7 +95,7 @@ def make_workload(experiment: Experiment, network: Network) -> tuple[Schedule, d
             )
     if "ranks" in wanted:
         params.setdefault("ranks", hosts)
-        if params["ranks"] > hosts:
+        if isinstance(params["ranks"], int) and params["ranks"] > hosts:
             raise UsageError(
                 f"{params['ranks']} ranks on {hosts} hosts",
                 where="ranks",
@@ -95,10 +105,7 @@ def make_workload(experiment: Experiment, network: Network) -> tuple[Schedule, d
         params.setdefault("seed", experiment.seed)
     if "receiver" in wanted:
         params.setdefault("receiver", 0)
-    try:
-        schedule = make_schedule(w.kind, algorithm=w.algorithm, size=w.bytes, **params)
-    except TrafficError as error:
-        raise UsageError(error.what, where=error.where, remedy=error.remedy) from error
+    schedule = make_schedule(w.kind, algorithm=w.algorithm, size=w.bytes, **params)
     shown = {"kind": w.kind, "algorithm": schedule.algorithm, "bytes": w.bytes, **params}
     if w.values is not None:
         shown["values"] = list(w.values)

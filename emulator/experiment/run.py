@@ -80,9 +80,20 @@ def run_resolved(
     resolved: Resolved, *, out: Path, argv: Sequence[str], watch: Watcher, why: str, earlier: Sequence[float] = ()
 ) -> Finished:
     """Run what leaves nothing open; also how `rerun` runs an earlier manifest."""
+    run_dir = new_run_dir(out, resolved.name)
+    try:
+        return _run_in(run_dir, resolved, argv=argv, watch=watch, why=why, earlier=earlier)
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise no_room(error, str(run_dir)) from error
+        raise
+
+
+def _run_in(
+    run_dir: Path, resolved: Resolved, *, argv: Sequence[str], watch: Watcher, why: str, earlier: Sequence[float]
+) -> Finished:
     from emulator.experiment.finish import finish
 
-    run_dir = new_run_dir(out, resolved.name)
     manifest = make_manifest(run_dir, resolved, argv=argv, why=why)
     keep_plugin(run_dir, resolved.transport)
     watch.note(why)

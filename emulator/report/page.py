@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from emulator.errors import NO_ROOM, UsageError, no_room
 from emulator.report.api import Run
 
 SCRIPTS = ("base.js", "lines.js", "bars.js", "gantt.js", "fabric.js", "tables.js", "bar.js", "sections.js")
@@ -41,5 +42,13 @@ def write_page(path: Path, title: str, data: dict[str, Any], main: str) -> Path:
     }
     # one pass, so that no text of a run is taken for a mark
     content = re.sub("|".join(map(re.escape, parts)), lambda mark: parts[mark.group()], asset("page.html"))
-    path.write_text(content, encoding="utf-8")
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            path.unlink(missing_ok=True)  # half a page shows nothing
+            raise no_room(error, str(path)) from error
+        raise UsageError(
+            f"the page cannot be written: {error.strerror}", where=str(path), remedy="choose another --output"
+        ) from error
     return path

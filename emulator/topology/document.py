@@ -65,10 +65,10 @@ def _read_text(path: Path, document: Document, kind: str) -> str | None:
         document.complain(whole, f"cannot be read: {reason}", "check the path and its permissions")
         return None
     if len(data) > MAX_FILE_BYTES:
-        document.complain(whole, f"is larger than {MAX_FILE_BYTES} bytes", f"name a {kind} file")
+        document.complain(whole, f"is larger than {MAX_FILE_BYTES} bytes", f"name {_a(kind)} file")
         return None
     if b"\x00" in data and data[:2] not in (b"\xff\xfe", b"\xfe\xff"):
-        document.complain(whole, "is binary, not YAML text", f"name a {kind} file")
+        document.complain(whole, "is binary, not YAML text", f"name {_a(kind)} file")
         return None
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         document.complain(whole, "is UTF-16, not UTF-8", "save the file as UTF-8")
@@ -113,9 +113,9 @@ def _parse(text: str, document: Document, kind: str) -> None:
     if not finished:
         return
     if builder.root is None and not document.problems:
-        document.complain(Origin(document.file), "is empty", f"write the keys of a {kind}")
+        document.complain(Origin(document.file), "is empty", f"write the keys of {_a(kind)}")
     elif not isinstance(builder.root, dict):
-        what = f"a {kind} file is a mapping of keys to values, this one is {shown(builder.root)}"
+        what = f"{_a(kind)} file is a mapping of keys to values, this one is {shown(builder.root)}"
         document.complain(document.values.get((), Origin(document.file)), what, 'write lines such as "name: my-fabric"')
     else:
         document.raw = builder.root
@@ -176,3 +176,7 @@ def _forget(document: Document, loc: Loc) -> None:
     for table in (document.values, document.keys):
         for below in [other for other in table if other[: len(loc)] == loc and other != loc]:
             del table[below]
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

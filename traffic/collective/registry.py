@@ -75,6 +75,26 @@ def _maker(kind: str, algorithm: str | None) -> Maker:
     return by[chosen]
 
 
+def _right_type(name: str, value: object, annotation: str) -> None:
+    """Raise when a parameter, perhaps from a file, is not what its maker's signature says."""
+    if value is None and annotation.endswith("| None"):
+        return
+    if annotation.startswith("bool"):
+        fits, remedy = isinstance(value, bool), "write true or false"
+    elif annotation.startswith("int"):
+        fits, remedy = _is_int(value), "write a whole number"
+    else:
+        listed = value if isinstance(value, list | tuple) else [None]
+        fits = all(isinstance(p, list | tuple) and len(p) == 2 and all(map(_is_int, p)) for p in listed)
+        remedy = "write pairs of ranks, such as [[0, 4], [1, 5]]"
+    if not fits:
+        raise TrafficError(f"{name} cannot be {value!r}", where=name, remedy=remedy)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def make_schedule(kind: str, *, algorithm: str | None = None, **params: Any) -> Schedule:
     """The schedule of a workload; `size` is bytes (the vector of a collective, one flow of a pattern).
 
@@ -89,7 +109,12 @@ def make_schedule(kind: str, *, algorithm: str | None = None, **params: Any) -> 
     if missing:
         raise TrafficError(f"{kind} needs {', '.join(missing)}", where=kind, remedy="give each a value")
     given = dict(params)
-    if "elements" in inspect.signature(maker).parameters:
+    signature = inspect.signature(maker).parameters
+    for name, value in given.items():
+        _right_type(
+            name, value, str(signature["elements" if name == "size" and name not in signature else name].annotation)
+        )
+    if "elements" in signature:
         size = int(given.pop("size"))
         if size % ELEMENT_BYTES or size < ELEMENT_BYTES:
             raise TrafficError(

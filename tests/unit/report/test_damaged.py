@@ -60,3 +60,17 @@ def test_a_manifest_that_tells_nothing_is_not_rerun(
     (tmp_path / "manifest.json").write_text(content)
     assert main(["rerun", str(tmp_path), "--out", str(tmp_path / "runs")]) == 2
     assert f"where: {tmp_path / 'manifest.json'}" in capsys.readouterr().err and not (tmp_path / "runs").exists()
+
+
+def test_a_page_that_cannot_be_written(incast: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert main(["report", str(incast), "-o", str(tmp_path / "file" / "x.html")]) == 2
+    assert "where: " + str(tmp_path / "file" / "x.html") in capsys.readouterr().err
+
+
+def test_a_page_on_a_full_disk(incast: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "x.html"
+    page.symlink_to("/dev/full")  # the name goes, as half a page would
+    assert main(["report", str(incast), "-o", str(page)]) == 1
+    error = capsys.readouterr().err
+    assert f"where: {page}" in error and "No space left" in error and not page.is_symlink()
