@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -111,7 +111,7 @@ def run_guest(
             lines.read()
             if lines.status is not None:
                 return lines.status
-            raise _failure(finished, wall_limit_s, lines.last, _log_tail(log))
+            raise _failure(finished, wall_limit_s, lines.last, _log_tail(log), process.returncode)
         finally:
             os.close(log)
 
@@ -328,13 +328,19 @@ def _log_tail(log: int, lines: int = 8) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()][-lines:]
 
 
-def _failure(finished: bool, wall_limit_s: float, last: str, log: Iterable[str]) -> RunFailed:
+def _failure(finished: bool, wall_limit_s: float, last: str, log: Sequence[str], status: int) -> RunFailed:
     told = f"the last line it printed: {last!r}" if last else "it printed nothing"
     if not finished:
         return GuestLate(
             f"the guest did not finish within {wall_limit_s:g} s of wall time; {told}",
             where="virtual clock",
             remedy="raise --wall-limit, make the experiment smaller, or look at what it waits for",
+        )
+    if status == -signal.SIGKILL and not log:
+        return RunFailed(
+            f"the guest kernel stopped before the program ended: it was ended from outside (SIGKILL); {told}",
+            where="virtual clock",
+            remedy="a user did it, or the system when memory ran out (`dmesg` tells); run again",
         )
     return RunFailed(
         f"the guest kernel stopped before the program ended; {told}; the kernel said: {' | '.join(log) or 'nothing'}",

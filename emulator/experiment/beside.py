@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _READY_S = 60.0
 _LEAD_S = 0.05
+_LAST_S = 1.0
 
 
 def run_worker(
@@ -144,9 +146,25 @@ class Lines:
 
 
 def died(process: subprocess.Popen[bytes]) -> RunFailed:
-    process.kill()
+    """Why a worker that speaks no more has ended; one that lives is ended."""
+    try:
+        process.wait(timeout=_LAST_S)  # its pipe closes a moment before it is gone
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return RunFailed(
+            "the worker lives, but does not answer any more",
+            where="agents",
+            remedy="it was stopped or starved: run again when the machine is less busy, or use --clock virtual",
+        )
     _, errors = process.communicate()
     text = errors.decode(errors="replace").strip().splitlines()
+    if process.returncode < 0 and not text:
+        return RunFailed(
+            f"the worker was ended from outside ({signal.Signals(-process.returncode).name})",
+            where="agents",
+            remedy="a user did it, or the system when memory ran out (`dmesg` tells); run again",
+        )
     return RunFailed(
         f"the worker ended with status {process.returncode}" + (f": {text[-1]}" if text else ""),
         where="agents",
