@@ -256,16 +256,23 @@ def _boot(command: Sequence[str], log: int, core: int) -> subprocess.Popen[bytes
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     environment = {"PATH": GUEST_ENVIRONMENT["PATH"], "HOME": "/"}
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        env=environment,
-        cwd="/",
-        start_new_session=True,
-        preexec_fn=prepare,  # noqa: PLW1509 - plain system calls only, looked up before the fork
-    )
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+            preexec_fn=prepare,  # noqa: PLW1509 - plain system calls only, looked up before the fork
+        )
+    except OSError as error:
+        raise MissingCapability(
+            f"the guest kernel cannot be started: {error.strerror}",
+            where=command[0],
+            remedy="the file is damaged: build it again with `fabriclab kernel build`, or correct FABRICLAB_KERNEL",
+        ) from error
 
 
 def _watch(process: subprocess.Popen[bytes], lines: _Lines, wall_limit_s: float) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import struct
 import subprocess
 import sysconfig
 import tempfile
@@ -19,6 +20,7 @@ from emulator.errors import FabricError, MissingCapability
 SOURCE = Path(__file__).with_name("port.bpf.c")
 VARIANTS: dict[str, tuple[str, ...]] = {"bpf": (), "virtual-queue": ("-DVIRTUAL_QUEUE",)}
 _FLAGS = ("-O2", "-g", "-target", "bpf", "-Wall", "-Wno-unused-function")
+_ELF = struct.Struct("<4s36xQ10xHH2x")  # e_ident, e_shoff at 40, e_shentsize at 58, e_shnum at 60
 _REMEDY = "apt-get install clang libbpf-dev linux-libc-dev"
 
 
@@ -38,9 +40,23 @@ def object_name(variant: str) -> str:
 
 
 def find_object(variant: str, cache: Path | None = None) -> Path | None:
-    """The compiled object if there is one."""
+    """The compiled object if there is a whole one that may be read."""
     path = (cache or cache_dir()) / object_name(variant)
-    return path if os.access(path, os.R_OK) else None
+    return path if _is_whole(path) else None
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file is a 64-bit ELF object up to its section table, which the linker writes last (elf(5))."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_ELF.size)
+            size = os.fstat(file.fileno()).st_size
+    except OSError:
+        return False
+    if len(head) < _ELF.size:
+        return False
+    magic, table, entry, count = _ELF.unpack(head)
+    return bool(magic == b"\x7fELF") and size >= table + entry * count > table
 
 
 def ensure_object(variant: str, *, cache: Path | None = None, log: Callable[[str], None] | None = None) -> Path:

@@ -17,7 +17,7 @@ import pytest
 
 from emulator.clock.kernel import find_kernel, kernel_info
 from emulator.clock.virtual import EPOCH_NS, run_guest
-from emulator.errors import RunFailed
+from emulator.errors import MissingCapability, RunFailed
 
 KERNEL = find_kernel()
 pytestmark = [
@@ -308,6 +308,15 @@ def test_the_host_side_notices_a_killed_guest(tmp_path: Path) -> None:
         error = process.communicate(timeout=10)[1]
         assert "the guest kernel stopped before the program ended: it was ended from outside (SIGKILL)" in error
         assert gone_soon(tmp_path) == []
+
+
+def test_a_damaged_kernel_is_named(tmp_path: Path) -> None:
+    kernel = tmp_path / "linux"
+    kernel.write_text("no program")
+    kernel.chmod(0o755)
+    with pytest.raises(MissingCapability, match="cannot be started") as error:
+        run_guest(["true"], run_dir=tmp_path, wall_limit_s=10, on_line=print, kernel=kernel)
+    assert error.value.where == str(kernel) and "kernel build" in error.value.remedy
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")

@@ -117,8 +117,15 @@ def test_without_clang_the_error_names_the_packages(tmp_path: Path, monkeypatch:
     assert "clang is not installed" in caught.value.what and "libbpf-dev" in caught.value.remedy
     assert list(tmp_path.iterdir()) == []
     ready = tmp_path / objects.object_name("bpf")
-    ready.write_bytes(b"compiled before")
+    # An ELF file of 64 bytes and one section of 64 behind them (elf(5)).
+    whole = b"\x7fELF" + bytes(36) + (64).to_bytes(8, "little") + bytes(10) + b"\x40\0\1\0" + bytes(2 + 64)
+    ready.write_bytes(whole)
     assert objects.ensure_object("bpf", cache=tmp_path) == ready
+    for damaged in (whole[:-1], whole[:10], b"", b"compiled before" * 20):
+        ready.write_bytes(damaged)
+        assert objects.find_object("bpf", tmp_path) is None
+        with pytest.raises(MissingCapability):  # it is compiled again
+            objects.ensure_object("bpf", cache=tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
