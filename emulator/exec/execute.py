@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from emulator.collect.capture import Capture
 
 _GRID_NS = 100_000_000
+_LEAD_S = 0.002
+"""How long rank 0 runs before the others on the virtual clock, where all would be ready at the same instant. PyTorch's ranks try
+again at a random time where they find nobody listening, and take that from the processor (rdrand), which no seed reaches."""
 _MOST_TRACED = 1024
 _SETTLE_NS = 2_000_000
 """Fabric time for what is still under way when the last process has ended."""
@@ -121,7 +124,8 @@ def _run(
         # To OpenMPI's MPI_Wtime second 0 is a clock that was not read yet; the guest has only just been started.
         lead_s = max(0.0, 1.0 - time.monotonic()) if virtual else 0.0
         start_ns = monotonic_start(lead_s, _GRID_NS if virtual else 1_000_000)
-        start = Start(fabric, program, run_dir, start_ns, tdf, None if agents is None else agents.address, say)
+        agent = None if agents is None else agents.address
+        start = Start(fabric, program, run_dir, start_ns, tdf, agent, say, lead_s=_LEAD_S if virtual else 0.0)
         sampler = Sampler(
             fabric.ports,
             period_ns=run["sample_ns"],

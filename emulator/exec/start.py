@@ -25,7 +25,7 @@ from emulator.fabric.registry import MARK_VARIABLE
 
 @dataclass(frozen=True)
 class Start:
-    """Where and when a program starts. `agent` is the socket of the agents, if there are any."""
+    """Where and when a program starts. `agent` is the socket of the agents, if there are any; `lead_s` how long rank 0 is alone."""
 
     fabric: Fabric
     program: Program
@@ -34,6 +34,7 @@ class Start:
     tdf: int
     agent: str | None
     say: Say
+    lead_s: float = 0.0
 
     def now(self) -> int:
         """Fabric time."""
@@ -79,6 +80,8 @@ def start_program(start: Start) -> list[Member]:
     try:
         for rank in start.program.placement():
             members.append(_start_rank(start, rank, tables if rank.local == 0 else ()))
+            if rank.rank == 0:
+                time.sleep(start.lead_s)
             # On the virtual clock a rank that computes without end keeps the next one from starting: name it now.
             start.say(RUNNING, {"names": [member.name for member in members]})
     except BaseException:
