@@ -265,10 +265,11 @@ run_guest(["/bin/sh", "-c", "echo up; while :; do :; done"], run_dir=Path(sys.ar
 
 
 def running_host(run_dir: Path) -> subprocess.Popen[str]:
-    """A host process with a guest that is up and never ends."""
+    """A host process with a guest that is up and never ends; it hears hang-ups also where these tests run under nohup."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOST, str(run_dir)], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+        [sys.executable, "-c", HOST, str(run_dir)], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509 - one thread, one call
+    )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     return process
