@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from emulator.topology.network import Network
     from traffic.collective.schedule import Schedule
 
-USE = 0.18
+USE = 0.14
 """Share of the measured budget that `--tdf auto` plans with; the rest is for bursts and the machine's own life."""
 
 
