@@ -24,7 +24,7 @@ from emulator.experiment.run import Finished, run
 from emulator.experiment.spec import Experiment
 from emulator.fabric.fabric import Fabric
 from emulator.port.netlink import inside
-from tests.experiments import TOPOLOGIES, Silent
+from tests.experiments import MACHINE, TOPOLOGIES, Silent
 from traffic.agent.job import Job
 from traffic.transport.base import Delivery
 
@@ -271,10 +271,6 @@ def test_a_worker_that_dies_is_named_and_leaves_nothing(attack: Callable[..., Fi
 
 
 CLEAN = 20
-
-
-MACHINE = ("F3", "F4", "F5", "F8", "F9")
-"""Checks that a busy machine fails although nobody harms the run."""
 
 
 def test_clean_runs_raise_no_false_alarm(tmp_path: Path) -> None:

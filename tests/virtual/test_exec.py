@@ -115,32 +115,27 @@ def test_a_rank_that_computes_without_end_is_named() -> None:
 
 def endless(wall_limit_s: float) -> None:
     """A program whose rank 1 never waits."""
+    two_shells("while [ $RANK = 1 ]; do :; done", wall_limit_s=wall_limit_s)
+
+
+def two_shells(script: str, **limits: Any) -> None:
+    """A shell script as two ranks, whose RANK is 0 and 1."""
     fresh(
         topology="single-switch-8",
         workload={
             "kind": "exec",
             "bytes": 0,
-            "params": {"command": ["sh", "-c", "while [ $RANK = 1 ]; do :; done"], "cwd": "/", "ranks": 2},
+            "params": {"command": ["sh", "-c", script], "cwd": "/", "ranks": 2},
         },
         transport={"kind": "tcp"},
         clock="virtual",
-        wall_limit_s=wall_limit_s,
+        **limits,
     )
 
 
 def test_a_rank_that_hangs_is_found_without_waiting() -> None:
     begun = time.monotonic()
     with pytest.raises(RunFailed, match="rank 1 on host1 still running") as caught:
-        fresh(
-            topology="single-switch-8",
-            workload={
-                "kind": "exec",
-                "bytes": 0,
-                "params": {"command": ["sh", "-c", "[ $RANK = 1 ] && sleep 3600; true"], "cwd": "/", "ranks": 2},
-            },
-            transport={"kind": "tcp"},
-            clock="virtual",
-            time_limit="600s",
-        )
+        two_shells("[ $RANK = 1 ] && sleep 3600; true", time_limit="600s")
     assert caught.value.where == "host1"
     assert time.monotonic() - begun < 300  # of 600 s of fabric time
