@@ -52,10 +52,6 @@ def _made(key: str) -> Finished:
     return fresh(**json.loads(key))
 
 
-MACHINE = ("F3", "F4", "F5", "F8", "F9")
-"""How the reasons of checks begin that a busy machine fails on the real clock although nobody harms the run."""
-
-
 def made(**experiment: Any) -> Run:
     """The run of an experiment, made at the first asking."""
     return Run(_made(json.dumps(experiment, sort_keys=True)).run_dir)

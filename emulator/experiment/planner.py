@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emulator.errors import MissingCapability, UsageError
 from emulator.experiment.resolve import DEFAULT_CC, full_packet_wire_bytes
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 USE = 0.14
 """Share of the measured budget that `--tdf auto` plans with; the rest is for bursts and the machine's own life."""
+
+SLOWER = 2
+"""How much more a run is slowed that the machine spoiled."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,23 @@ def choose(experiment: Experiment, network: Network, schedule: Schedule, *, budg
         "real",
         tdf,
         f"{why}; {asked / 1e6:.3g} M packets/s at full speed on a machine that carries {budget / 1e3:.3g} k/s: slowed {tdf}×",
+    )
+
+
+def slower_after(choice: Choice, experiment: Experiment, summary: Mapping[str, Any]) -> Choice | None:
+    """The choice for a second attempt, where the first was ours to slow, only the machine spoiled it, and there is time."""
+    from emulator.judge.verdict import blames_machine
+
+    verdict, clock = summary["verdict"], summary["clock"]
+    if choice.clock != "real" or experiment.tdf != "auto" or not blames_machine(verdict):
+        return None
+    if SLOWER * clock["wall_s"] > experiment.wall_limit_s:
+        return None
+    tdf = SLOWER * choice.tdf
+    return Choice(
+        "real",
+        tdf,
+        f"this machine spoiled the run at {choice.tdf}× ({'; '.join(verdict['reasons'])}): made again, slowed {tdf}×",
     )
 
 

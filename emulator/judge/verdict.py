@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from emulator.judge.facts import Facts
 from emulator.judge.marking import check_marking
 from emulator.judge.program import check_program, check_repeatable
 from emulator.judge.rate import check_rate
+from emulator.judge.remedy import remedies
 from emulator.judge.spacing import check_spacing
 
 Word = Literal["trusted", "care", "untrusted"]
@@ -23,17 +25,20 @@ ESSENTIAL = ("F1", "F6", "F9")
 """A run in which one of these could not be made is not trusted without care."""
 ESSENTIAL_WITH_TRANSFERS = ("F12", "F14")
 """The same, where our agents carried the workload."""
+OF_THE_MACHINE = ("F3", "F4", "F5", "F8", "F9")
+"""Checks that fail on the real clock when the machine is late, although nothing is wrong with the fabric or the transport."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`word`, the reasons for it (none when trusted), every check, and notes that change nothing: what was never reached,
-    what is not modelled."""
+    """`word`, the reasons for it (none when trusted), every check, notes that change nothing: what was never reached,
+    what is not modelled; and what a person does about the reasons."""
 
     word: Word
     reasons: tuple[str, ...]
     checks: tuple[Check, ...]
     notes: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -50,6 +55,7 @@ class Verdict:
         return {
             "word": self.word,
             "reasons": list(self.reasons),
+            "remedies": list(self.remedies),
             "checks": [c.to_json() for c in self.checks],
             "notes": list(self.notes),
         }
@@ -105,7 +111,14 @@ def judge(facts: Facts) -> Verdict:
         if c.status == NOT_MODELLED and c.id in essential
     ]
     word: Word = "untrusted" if failed else "care" if warned or unmade else "trusted"
-    return Verdict(word, (*failed, *warned, *unmade), checks, tuple(facts.notes))
+    what_to_do = remedies(checks, clock=facts.clock, tdf=facts.tdf, essential=essential)
+    return Verdict(word, (*failed, *warned, *unmade), checks, tuple(facts.notes), what_to_do)
+
+
+def blames_machine(verdict: Mapping[str, Any]) -> bool:
+    """Whether a verdict, as `summary.json` holds it, is less than trusted for the machine alone."""
+    bad = [c["id"] for c in verdict["checks"] if c["status"] in (FAIL, WARN)]
+    return verdict["word"] != "trusted" and bool(bad) and all(ident in OF_THE_MACHINE for ident in bad)
 
 
 def _reason(check: Check) -> str:

@@ -19,9 +19,10 @@ def summary_text(summary: Mapping[str, Any]) -> str:
 
 
 def verdict_lines(verdict: Mapping[str, Any]) -> list[str]:
-    """The verdict with its reasons, framed so that nobody misses it."""
+    """The verdict with its reasons and what to do about them, framed so that nobody misses it."""
     text = f"=====  VERDICT: {WORDS.get(str(verdict['word']), str(verdict['word']).upper())}  ====="
-    return [text, *(f"  - {reason}" for reason in verdict.get("reasons", ()))]
+    reasons = [f"  - {reason}" for reason in verdict.get("reasons", ())]
+    return [text, *reasons, *(f"  what to do: {remedy}" for remedy in verdict.get("remedies", ()))]
 
 
 def note_lines(verdict: Mapping[str, Any]) -> list[str]:

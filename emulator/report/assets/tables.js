@@ -10,6 +10,7 @@ FL.verdict = (parent, verdict) => {
     FL.el("td", {}, FL.plain(c.value)), FL.el("td", {}, FL.plain(c.limit)), FL.el("td", { class: "text wrap" }, c.reason ?? "")));
   parent.append(FL.el("section", { class: `verdict ${verdict.word}`, id: "verdict", role: "status" }, FL.el("strong", {}, `${sign} Verdict: ${word}`),
     verdict.reasons.length ? FL.el("ul", {}, ...verdict.reasons.map((r) => FL.el("li", {}, r))) : null,
+    ...(verdict.remedies ?? []).map((r) => FL.el("p", {}, `What to do: ${r}`)),
     (verdict.notes ?? []).length ? FL.el("details", {}, FL.el("summary", {}, `${verdict.notes.length} note${verdict.notes.length === 1 ? "" : "s"}`), FL.el("ul", {}, ...verdict.notes.map((n) => FL.el("li", {}, n)))) : null,
     verdict.checks.length ? FL.el("details", {}, FL.el("summary", {}, `${verdict.checks.length} checks: ${Object.entries(counts).map(([k, n]) => `${n} ${k}`).join(", ")}`),
       FL.el("div", { class: "scroll" }, FL.el("table", {}, FL.el("thead", {}, FL.el("tr", {}, ...["id", "check", "status", "value", "limit", "why"].map((h, i) => FL.el("th", { class: [1, 2, 5].includes(i) ? "text" : null }, h)))), FL.el("tbody", {}, ...rows)))) : null));

@@ -15,6 +15,7 @@ import pytest
 
 from emulator.judge.facts import facts_from_raw
 from emulator.judge.marking import probability
+from emulator.judge.remedy import REMEDIES
 from emulator.judge.verdict import Verdict, judge
 from traffic.collective.registry import make_schedule
 
@@ -236,7 +237,23 @@ def test_without_a_schedule_the_records_give_a_bound() -> None:
     assert facts.bound is not None and facts.bound.because == "5000000 bytes enter host0"
 
 
+def test_what_to_do_stands_beside_the_reasons_and_none_twice() -> None:
+    raw = copy.deepcopy(made_run())
+    stop_sampler(raw)
+    set_path("worker", "loop", "late_p99_ns", value=5000)(raw)
+    set_path("applied", "differences", "end", value=["leaf0:host0: tso is on"])(raw)
+    told = verdict(raw).remedies
+    assert len(told) == 2 and told[0].startswith("something changed the network") and "`--tdf 200`" in told[1]
+    virtual = verdict(raw, clock={"mode": "virtual", "tdf": 1}).remedies
+    assert len(virtual) == 2 and "report it" in virtual[1]
+
+
+def test_every_check_has_a_remedy() -> None:
+    ids = {c.id for c in verdict(made_run()).checks} | {"C3"}
+    assert ids == set(REMEDIES)
+
+
 def test_json_of_a_verdict() -> None:
     data = verdict(made_run()).to_json()
-    assert data["word"] == "trusted" and data["reasons"] == []
+    assert data["word"] == "trusted" and data["reasons"] == [] and data["remedies"] == []
     assert set(data["checks"][0]) == {"id", "name", "status", "value", "limit", "reason"}
