@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from emulator.clock.kernel import find_kernel
+from emulator.clock.kernel import VARIABLE, find_kernel
 from emulator.errors import MissingCapability, RunFailed, UsageError
 from emulator.fabric.ending import EndingSignals
 
@@ -348,6 +348,12 @@ def _failure(finished: bool, wall_limit_s: float, last: str, log: Sequence[str],
             f"the guest kernel stopped before the program ended: it was ended from outside (SIGKILL); {told}",
             where="virtual clock",
             remedy="a user did it, or the system when memory ran out (`dmesg` tells); run again",
+        )
+    if not log and VARIABLE in os.environ:
+        return RunFailed(
+            "it ended without a word, as no guest kernel does",
+            where=f"{VARIABLE}={os.environ[VARIABLE]}",
+            remedy="name the `linux` of a folder that `fabriclab kernel build` made, or unset it",
         )
     return RunFailed(
         f"the guest kernel stopped before the program ended; {told}; the kernel said: {' | '.join(log) or 'nothing'}",

@@ -150,6 +150,9 @@ class Comparison:
                 for w in dict.fromkeys(g.words)
             )
             lines.append(f"verdict {g.label}: {words}")
+        work = [k for k in self.differing if "workload" in k.split(".")[:-1] and not k.endswith(".command")]
+        if work:
+            lines.append(f"not the same work ({', '.join(work)}): times tell of the work as well as of the network")
         shown = list(self.differing.items())[:MOST_KEYS]
         lines += [f"differs in {key}: {' | '.join(values)}" for key, values in shown]
         if len(shown) < len(self.differing):

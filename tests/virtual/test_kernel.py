@@ -52,6 +52,13 @@ def test_what_a_program_prints_and_its_exit_status_come_out(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_named_kernel_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FABRICLAB_KERNEL", "/bin/true")
+    with pytest.raises(RunFailed, match="ended without a word") as caught:
+        guest(tmp_path, "/bin/true")
+    assert caught.value.where == "FABRICLAB_KERNEL=/bin/true" and "kernel build" in caught.value.remedy
+
+
 def test_lines_come_while_the_program_runs(tmp_path: Path) -> None:
     times: list[float] = []
     script = "print(1); [print(end='') for _ in range(20000)]; sum(range(10**7)); print(2)"

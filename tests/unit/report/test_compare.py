@@ -91,6 +91,12 @@ def test_runs_with_steps_are_compared_by_their_step_times(tmp_path: Path) -> Non
     assert rows["idle"] == ["28.4 %", "13 %"]
 
 
+def test_runs_that_did_different_work_are_said_to(runs: dict[str, list[Path]], tmp_path: Path) -> None:
+    other = finished(tmp_path / "other", "ring", cc="dcqcn", seed=1)
+    assert "not the same work (experiment.workload.kind" in compare([runs["dcqcn"][0], other]).text()
+    assert "not the same work" not in compare([runs["dcqcn"][0], runs["none"][0]]).text()
+
+
 def test_every_verdict_is_shown(runs: dict[str, list[Path]]) -> None:
     assert "verdict dcqcn: USE WITH CARE" in compare([runs["dcqcn"][0], runs["none"][0]]).text()
 
