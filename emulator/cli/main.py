@@ -7,6 +7,7 @@ privilege or a kernel feature is missing; 130 interrupted.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -80,10 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
-    except click.Abort:
-        click.echo("fabriclab: interrupted", err=True)
-        return INTERRUPTED
-    except KeyboardInterrupt:
+    except (click.Abort, KeyboardInterrupt):
+        if argv is None:  # this process ends: a second Ctrl-C must not change its exit code
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         click.echo("fabriclab: interrupted", err=True)
         return INTERRUPTED
     except click.ClickException as error:
