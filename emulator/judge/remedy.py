@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from emulator.judge.check import FAIL, NOT_MODELLED, WARN, Check
 
-REAL_CLOCK = "this machine was late: stop other programs, or slow the fabric more with `--tdf {slower}`, or use `--clock virtual`"
+REAL_CLOCK = "this machine was late: stop other programs, or slow the fabric more with --tdf {slower}, or use --clock virtual"
 OURS = "a fault of fabriclab or of something hidden in the way of the packets: run it again, and report it if it stays"
 
 REMEDIES = {
@@ -16,17 +16,17 @@ REMEDIES = {
     "F4": REAL_CLOCK,
     "F5": REAL_CLOCK,
     "F6": OURS,
-    "F7": "this machine lost packets itself: quiet it, or use `--clock virtual`",
+    "F7": "this machine lost packets itself: quiet it, or use --clock virtual",
     "F8": REAL_CLOCK,
     "F9": REAL_CLOCK,
     "F10": OURS,
     "F11": OURS,
     "F12": "a transfer failed or its data is wrong: see events.jsonl for what happened to it",
-    "F13": "repeats differ: make more of them, or use `--clock virtual`",
+    "F13": "repeats differ: make more of them, or use --clock virtual",
     "F14": OURS,
     "C1": "the system's clock was set during the run: pause time synchronisation and run again",
-    "C2": "the kernel's TCP keeps wall time: use `--clock virtual`",
-    "C3": "for a result that repeats use `--compute free` or `--compute fixed=TIME`",
+    "C2": "the kernel's TCP keeps wall time: use --clock virtual",
+    "C3": "for a result that repeats use --compute free or --compute fixed=TIME",
 }
 """By the identity of a check; `{slower}` stands for twice the dilation factor of the run."""
 
