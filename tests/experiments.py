@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -50,6 +51,11 @@ def fresh(**experiment: Any) -> Finished:
 @functools.cache
 def _made(key: str) -> Finished:
     return fresh(**json.loads(key))
+
+
+def busy_elsewhere() -> bool:
+    """Whether other work keeps this machine busier than one test can: then the real clock may not be believed, and no test blames it."""
+    return os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1)
 
 
 def made(**experiment: Any) -> Run:

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from emulator.judge.check import FAIL, NOT_MODELLED, WARN, Check
 
-REAL_CLOCK = "this machine was late: stop other programs, or slow the fabric more with --tdf {slower}, or use --clock virtual"
+REAL_CLOCK = (
+    "this machine was late: stop other programs, or slow the fabric more with --tdf {slower}, or use --clock virtual"
+)
 OURS = "a fault of fabriclab or of something hidden in the way of the packets: run it again, and report it if it stays"
 
 REMEDIES = {
