@@ -90,8 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _report_click(error)
         return error.exit_code
     except BrokenPipeError:
-        # The reader left; standard output must not be flushed again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()  # the reader left
         return 0
     except (FabricError, TrafficError) as error:
         _report(error, session)
@@ -100,6 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.errno not in NO_ROOM:
             _report_defect(error, session)
             return 1
+        _give_up_output()
         _report(no_room(error, "the file system it writes to"), session)
         return 1
     except Exception as error:
@@ -112,6 +112,14 @@ def _open_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - as long as the process
+
+
+def _give_up_output() -> None:
+    """Lose what standard output does not take: Python would try again at exit, and answer with an exit code of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(error: FabricError | TrafficError, session: Session) -> None:

@@ -203,7 +203,7 @@ def test_values_that_no_float32_holds(tmp_path: Path, capsys: pytest.CaptureFixt
     [(">/dev/full", 1, "cannot write: No space left on device"), (">&-", 0, ""), (">&- 2>&-", 0, "")],
 )
 def test_a_full_or_closed_output(redirection: str, code: int, said: str) -> None:
-    line = f'exec "$0" -m emulator.cli.main cc list {redirection}'
+    line = f'unset PYTHONUNBUFFERED; exec "$0" -m emulator.cli.main cc list {redirection}'
     done = subprocess.run(["bash", "-c", line, sys.executable], capture_output=True, text=True, check=False)
     assert done.returncode == code and said in done.stderr and "internal error" not in done.stderr
     assert bool(said) == bool(done.stderr)
