@@ -70,6 +70,7 @@ def cli() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code; errors go to standard error in three parts."""
     _open_streams()
+    output = sys.stdout
     session = Session(verbosity=2 if os.environ.get("FABRICLAB_DEBUG", "0") not in ("", "0") else 0)
     try:
         result = cli.main(
@@ -89,8 +90,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         _report_click(error)
         return error.exit_code
+    except SystemExit:
+        if sys.stdout is output:
+            raise
+        return 0  # the reader left, and click wrapped the stream for that
     except BrokenPipeError:
-        _give_up_output()  # the reader left
+        _give_up_output()  # the same, found at the last flush
         return 0
     except (FabricError, TrafficError) as error:
         _report(error, session)
