@@ -15,6 +15,10 @@ from emulator.experiment.formats import FORMAT, upgrade
 from emulator.experiment.resolve import Resolved
 
 
+SPOILED = "spoiled"
+"""Where in a run directory the attempt lies that the machine spoiled and that this run was made instead of."""
+
+
 def new_run_dir(out: Path, name: str) -> Path:
     """A fresh directory `YYYYMMDD-HHMMSS-NAME` in `out`; two runs in one second get a number."""
     clean = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "run"

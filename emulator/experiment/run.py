@@ -14,7 +14,7 @@ from emulator.collect.environment import environment
 from emulator.errors import NO_ROOM, FabricError, MissingCapability, RunFailed, no_room
 from emulator.exec.program import KIND as PROGRAM
 from emulator.exec.program import RUNNING
-from emulator.experiment.manifest import keep_plugin, make_manifest, new_run_dir, write_json
+from emulator.experiment.manifest import SPOILED, keep_plugin, make_manifest, new_run_dir, write_json
 from emulator.experiment.planner import Choice, choose, slower_after
 from emulator.experiment.resolve import Resolved, make_workload, resolve
 from emulator.experiment.spec import Experiment
@@ -23,10 +23,6 @@ from traffic.errors import TrafficError
 
 _MARK = "\x1efabriclab "
 """What a line of the guest begins with when it speaks to the host side and not to the user."""
-
-
-SPOILED = "spoiled"
-"""Where in a run directory the attempt lies that the machine spoiled and that this run was made instead of."""
 
 
 class Watcher(Protocol):

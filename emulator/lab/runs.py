@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from emulator.errors import FabricError
+from emulator.experiment.manifest import SPOILED
 from emulator.report.api import Run
 
 _DEPTH: Final = 3
@@ -68,10 +69,12 @@ class LabRun(Run):
 
 
 def find_runs(folder: Path) -> list[LabRun]:
-    """Finished runs in a folder and below it, oldest first."""
+    """Finished runs in a folder and below it, oldest first; not those that were made again."""
     found = []
     for depth in range(1, _DEPTH + 1):
         for summary in folder.glob("/".join(["*"] * depth) + "/summary.json"):
+            if summary.parent.name == SPOILED:
+                continue
             try:
                 run = LabRun(summary.parent)
                 if run.manifest.get("resolved"):

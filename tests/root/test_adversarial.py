@@ -21,7 +21,8 @@ import pytest
 
 import emulator.experiment.beside as beside
 from emulator.errors import FabricError, RunFailed
-from emulator.experiment.run import SPOILED, Finished, run
+from emulator.experiment.manifest import SPOILED
+from emulator.experiment.run import Finished, run
 from emulator.experiment.spec import Experiment
 from emulator.fabric.fabric import Fabric
 from emulator.judge.verdict import blames_machine

@@ -139,6 +139,7 @@ def test_runs_are_found_in_the_folder_and_broken_ones_passed_over(tmp_path: Path
     manifest = json.loads((good / "manifest.json").read_text(encoding="utf-8"))
     (good / "manifest.json").write_text(json.dumps({**manifest, "resolved": {"workload": {}}}), encoding="utf-8")
     shutil.copytree(good, tmp_path / "elsewhere" / "deep" / "20260101-000002-late")
+    shutil.copytree(good, good / "spoiled")  # an attempt that the run was made instead of
     assert [run.name for run in find_runs(tmp_path)] == ["20260101-000000-incast", "20260101-000002-late"]
 
 
