@@ -14,7 +14,6 @@ from emulator.errors import UsageError
 from emulator.experiment.formats import FORMAT, upgrade
 from emulator.experiment.resolve import Resolved
 
-
 SPOILED = "spoiled"
 """Where in a run directory the attempt lies that the machine spoiled and that this run was made instead of."""
 
