@@ -10,11 +10,9 @@ import click
 from emulator.topology.units import (
     UnitError,
     format_duration,
-    format_fraction,
     format_rate,
     format_size,
     parse_duration,
-    parse_fraction,
     parse_rate,
     parse_size,
 )
@@ -47,7 +45,6 @@ class Quantity(click.ParamType):  # type: ignore[type-arg]  # generic in newer r
 RATE: Final = Quantity("rate", parse_rate, format_rate)
 SIZE: Final = Quantity("size", parse_size, format_size)
 DURATION: Final = Quantity("duration", parse_duration, format_duration)
-FRACTION: Final = Quantity("fraction", parse_fraction, format_fraction)
 
 
 def json_option(text: str) -> Callable[[F], F]:

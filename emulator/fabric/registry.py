@@ -146,11 +146,6 @@ class Registration:
         if started is not None:
             (self.path / f"process-{pid}-{started}").touch()
 
-    def forget_process(self, pid: int) -> None:
-        """A process of the run has ended."""
-        for path in self.path.glob(f"process-{pid}-*"):
-            path.unlink(missing_ok=True)
-
     @contextmanager
     def scratch(self) -> Iterator[Path]:
         """A temporary folder for the block; it is entered before it is made, so `clean` finds it after a kill -9."""

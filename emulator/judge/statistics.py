@@ -60,20 +60,6 @@ def quantile_at_least(values: NDArray[np.float64], q: float, level: float = 0.95
     return float(np.sort(values)[max(0, n - 1 - beyond)])
 
 
-def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """An interval that holds the median with at least `level` probability, whatever the distribution: order statistics
-    (David and Nagaraja, Order Statistics, 7.1). None where there are too few values (fewer than 6 for 95 %)."""
-    n, ordered = len(values), sorted(values)
-    best = None
-    tail = 0.0
-    for k in range(n // 2):
-        tail += math.comb(n, k) / 2**n
-        if 1 - 2 * tail < level:
-            break
-        best = (float(ordered[k]), float(ordered[n - 1 - k]))
-    return best
-
-
 def significance(a: Sequence[float], b: Sequence[float]) -> float | None:
     """Two-sided p-value that runs `a` and `b` have the same mean (Welch 1947); None with fewer than two of either.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from emulator.collect.raw import Raw
 from emulator.collect.store import Tables
 from emulator.collect.tables import host_names, mtu_of
-from traffic.collective.busbw import factor
+from traffic.collective.busbw import bandwidth, factor
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,8 +178,7 @@ def _collective(workload: Mapping[str, Any], raw: Raw, span: float | None, hosts
         return None
     ranks, size = int(workload.get("ranks") or hosts), int(workload["bytes"])
     algorithm = str(workload.get("algorithm"))
-    by = factor(name, ranks)
-    algbw = size * 8 / span if span else None
+    algbw, by, busbw = bandwidth(name, ranks, size, span) if span else (None, factor(name, ranks), None)
     found: dict[str, Any] = {
         "name": name,
         "algorithm": algorithm,
@@ -188,7 +187,7 @@ def _collective(workload: Mapping[str, Any], raw: Raw, span: float | None, hosts
         "time_us": _us(span),
         "algbw_gbps": _round(algbw, 3),
         "factor": _round(by, 4),
-        "busbw_gbps": _round(algbw * by, 3) if algbw is not None else None,
+        "busbw_gbps": _round(busbw, 3),
         "wrong": raw.worker["wrong"],
     }
     if workload.get("values") and raw.worker.get("values"):

@@ -23,7 +23,6 @@ from emulator.topology.suggest import nearest
 
 #: Linux refuses interface names of 16 characters or more (IFNAMSIZ counts the closing zero).
 MAX_INTERFACE_NAME: Final = 15
-MAX_TAG: Final = 6
 
 _TAG = re.compile(r"[a-z0-9]{1,6}")
 _HOST_OCTET: Final = 0
@@ -71,13 +70,6 @@ class AddressPlan:
         if found is None:
             raise UsageError(f'no host "{name}"', where=name, remedy=nearest(name, self.hosts))
         return found
-
-    def user_name(self, ifname: str) -> str:
-        """The port behind a kernel interface name, for messages."""
-        for port, address in self.ports.items():
-            if address.ifname == ifname:
-                return port
-        raise UsageError(f'no interface "{ifname}" in this run', where=ifname)
 
 
 def plan_addresses(network: Network, run_id: str) -> AddressPlan:

@@ -24,7 +24,6 @@ MIN_WIRE_BYTES: Final = 84
 MAX_INFLIGHT_BYTES: Final = 256 * 10**6
 
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"
-LINK_PATTERN: Final = r"^(host|leaf|spine)(0|[1-9][0-9]{0,3}):(host|leaf|spine)(0|[1-9][0-9]{0,3})$"
 
 
 def frame_bytes(mtu: int) -> int:

@@ -32,7 +32,7 @@ def factor(collective: str, ranks: int) -> float:
     return factors[collective]
 
 
-def bandwidth(collective: str, ranks: int, size_bytes: int, time_ns: int) -> tuple[float, float, float]:
+def bandwidth(collective: str, ranks: int, size_bytes: int, time_ns: float) -> tuple[float, float, float]:
     """(algbw in Gbit/s, factor, busbw in Gbit/s); `time_ns` from the first start to the last end over all ranks."""
     if time_ns <= 0:
         raise TrafficError(

@@ -18,7 +18,6 @@ ROCE_PORT: Final = 4791
 SPORT_MIN: Final = 0xC000
 SPORT_MAX: Final = 0xFFFF
 """UDP source ports that carry entropy (Linux `rdma_flow_label_to_udp_sport`)."""
-PSN_MODULUS: Final = 1 << 24
 
 FLAG_RTX: Final = 0x20
 """MRC: bit of BTH byte 8 set on a retransmission."""

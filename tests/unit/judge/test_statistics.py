@@ -10,7 +10,6 @@ import pytest
 from emulator.errors import FabricError
 from emulator.judge.statistics import (
     median,
-    median_interval,
     quantile_at_least,
     significance,
     spread,
@@ -44,13 +43,6 @@ def test_one_run_has_no_spread_and_equal_runs_have_none() -> None:
     same = spread([5.0, 5.0, 5.0])
     assert same.cv == 0 and same.low == same.high == 5
     assert spread([-1.0, 1.0]).cv == math.inf
-
-
-def test_interval_of_the_median_needs_six_values() -> None:
-    """P(all of n on one side) = 2^-(n-1): 1/16 for five, 1/32 for six values. For ten, the 2nd and 9th hold 97.9 %."""
-    assert median_interval([1, 2, 3, 4, 5]) is None
-    assert median_interval([6, 5, 4, 3, 2, 1]) == (1, 6)
-    assert median_interval(list(range(1, 11))) == (2, 9)
 
 
 def test_significance_of_a_difference() -> None:

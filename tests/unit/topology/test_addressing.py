@@ -23,7 +23,6 @@ def test_addresses_can_be_read() -> None:
     assert plan.host("host7").ip6 == IPv6Interface("fdfa:b:0:1::7/127")
     assert plan.of("spine1:leaf1").ip6 == IPv6Interface("fdfa:b:80:1::3/127")
     assert plan.host("host1").mac == "02:fa:b0:00:00:02"
-    assert plan.user_name(plan.of("leaf1:spine1").ifname) == "leaf1:spine1"
 
 
 @settings(max_examples=25, deadline=None)
