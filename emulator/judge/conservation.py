@@ -99,6 +99,8 @@ def check_conservation(ports: Sequence[PortCount], hosts: Sequence[HostCount]) -
     """F6; `value` is the number of packets unaccounted for, over all places."""
     if not ports:
         return Check("F6", "conservation", NOT_MODELLED, None, LIMIT, "the run left no port counters")
+    if not any(p.seen or p.sent or p.dropped or p.lost for p in ports) and not any(h.sent or h.received for h in hosts):
+        return Check("F6", "conservation", NOT_MODELLED, None, LIMIT, "no packet was sent")
     found = sorted(unknown_packets(ports, hosts), key=lambda f: -f[0])
     if found:
         reason = some([sentence for _, sentence in found])

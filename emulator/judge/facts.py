@@ -233,6 +233,7 @@ def _ports(facts: Facts, ports: Mapping[str, Any], plan: Mapping[str, Any]) -> N
                 histogram=tuple(histogram) if histogram else None,
                 bin_bytes=port.get("bin_bytes") or 0,
                 uncertain=unable + dropped + lost + (port.get("trimmed") or 0) + others,
+                ect=port.get("ect_packets"),
             )
         )
 

@@ -25,7 +25,7 @@ _SIGMAS = 6.0
 class PortMarks:
     """Marking at one port. None is what this kernel cannot tell. `histogram` counts data packets by the backlog they met, in
     bins of `bin_bytes` (the last one open); `uncertain` of them may be unable to take a mark (not ECN-capable, dropped, marked
-    before)."""
+    before); `ect` is how many packets were ECN-capable."""
 
     name: str
     marks: bool
@@ -40,6 +40,7 @@ class PortMarks:
     histogram: tuple[int, ...] | None = None
     bin_bytes: int = 0
     uncertain: int = 0
+    ect: int | None = None
 
 
 def reached(what: str, modelled: bool, peak: int | None, threshold: int, where: str) -> str:
@@ -124,6 +125,8 @@ def check_marking(ports: Sequence[PortMarks], ce_seen: int | None) -> Check:
         return Check(
             "F10", "ECN", FAIL, float(off), LIMIT, f"{made} marks made, {ce_seen} seen by receivers, {high} {how}"
         )
+    if made == 0 and not any(p.ect is None or p.ect for p in able):
+        return Check("F10", "ECN", NOT_MODELLED, None, LIMIT, "no packet could take a mark: none was ECN-capable")
     if made == 0:
         return Check("F10", "ECN", PASS, 0.0, LIMIT, marking_note(ports))
     return Check(

@@ -87,7 +87,7 @@ def all_checks(facts: Facts) -> tuple[Check, ...]:
         source,
         check_conservation(f.ports, f.hosts),
         i.check_hidden_drops(f.hidden),
-        i.check_cpu(f.cpu, clock=f.clock),
+        i.check_cpu(f.cpu, clock=f.clock, measured=f.program is not None and f.program.measured),
         i.check_sampler(f.ticks_ns, f.period_ns, f.watched_ns or f.end_ns),
         check_marking(f.marking, f.ce_seen),
         order,
@@ -112,7 +112,9 @@ def judge(facts: Facts) -> Verdict:
         if c.status == NOT_MODELLED and c.id in essential
     ]
     word: Word = "untrusted" if failed else "care" if warned or unmade else "trusted"
-    what_to_do = remedies(checks, clock=facts.clock, tdf=facts.tdf, essential=essential)
+    silent = bool(facts.ports) and not any(p.sent for p in facts.ports)
+    to_mend = tuple(c for c in essential if c != "F6" or not silent)  # where nobody sent, no counter is at fault
+    what_to_do = remedies(checks, clock=facts.clock, tdf=facts.tdf, essential=to_mend)
     return Verdict(word, (*failed, *warned, *unmade), checks, tuple(facts.notes), what_to_do)
 
 

@@ -25,8 +25,9 @@ def test_cubic_incast_delivers_every_byte_and_every_packet_is_accounted_for() ->
         tdf=1000,
     )
     assert run.summary["flows"]["completed"] == 4
-    for check in ("F1", "F6", "F10", "F12", "F14"):
+    for check in ("F1", "F6", "F12", "F14"):
         assert check_of(run, check)["status"] == "pass", check_of(run, check)
+    assert check_of(run, "F10")["status"] == "not-modelled", check_of(run, "F10")  # without ECN nothing can be marked
     assert check_of(run, "C2")["status"] == "warn"
     plan = json.loads((run.path / "raw" / "plan.json").read_text())
     hosts = [n for n in plan["nodes"] if n["kind"] == "host"]

@@ -70,6 +70,14 @@ def test_kernel_tcp_is_checked_inside_the_fabric() -> None:
     assert check_conservation([], hosts).status == "not-modelled"
 
 
+def test_where_nothing_was_sent_nothing_is_conserved() -> None:
+    idle = [PortCount(p.name, p.node, p.peer, seen=0, sent=0, dropped=0) for p in PORTS]
+    hosts = [HostCount("a", None, None), HostCount("b", None, None)]
+    check = check_conservation(idle, hosts)
+    assert (check.status, check.reason) == ("not-modelled", "no packet was sent")
+    assert check_conservation(idle, HOSTS).status == "fail"  # the agents know of packets that no port saw
+
+
 MARKS = PortMarks("l:b", True, 100_000, 400_000, 0.2, 50, 300_000, ce_dropped=0, above_kmin=900)
 QUIET = PortMarks("l:a", True, 100_000, 400_000, 0.2, 0, 5_000, ce_dropped=0, above_kmin=0)
 
@@ -139,3 +147,11 @@ def test_never_reached_is_not_the_same_as_not_modelled() -> None:
 def test_what_the_kernel_cannot_tell_is_not_modelled() -> None:
     assert check_marking([replace(MARKS, marked=None)], 5).status == "not-modelled"
     assert check_marking([MARKS], None).status == "not-modelled"
+
+
+def test_where_no_packet_can_take_a_mark_there_is_nothing_to_check() -> None:
+    deaf = replace(QUIET, ect=0, max_bytes=300_000)
+    check = check_marking([deaf, deaf], 0)
+    assert (check.status, check.reason) == ("not-modelled", "no packet could take a mark: none was ECN-capable")
+    assert check_marking([deaf, replace(QUIET, ect=7)], 0).status == "pass"
+    assert check_marking([deaf], 2).status == "fail"  # seen, but made nowhere

@@ -64,6 +64,8 @@ def test_f5_source_kept_up(enobufs: int, late: float, clock: str, status: str, v
 def test_f5_without_agents() -> None:
     check = i.check_source(tx_packets=None, enobufs=None, late_p99_ns=None, base_rtt_ns=None, clock="real")
     assert check.status == "not-modelled"
+    check = i.check_source(tx_packets=0, enobufs=0, late_p99_ns=None, base_rtt_ns=None, clock="real")
+    assert (check.status, check.reason) == ("not-modelled", "the agents sent nothing")
 
 
 def test_f7_hidden_drops() -> None:
@@ -94,6 +96,7 @@ def test_f8_cpu(cpu: i.Cpu | None, status: str) -> None:
 def test_f8_on_the_virtual_clock() -> None:
     check = i.check_cpu(None, clock="virtual")
     assert (check.status, check.reason) == ("pass", "virtual clock: CPU costs no time")
+    assert i.check_cpu(None, clock="virtual", measured=True).status == "not-modelled"
 
 
 def every(period: int, end: int) -> np.ndarray:
@@ -126,7 +129,7 @@ def test_f11_order() -> None:
     assert i.check_order(reordered=5, retransmitted=5, **one).status == "pass"
     assert i.check_order(reordered=6, retransmitted=5, **one).status == "fail"
     spray = i.check_order(single_path=False, reordered=250, retransmitted=0, packets=1000)
-    assert (spray.status, spray.value) == ("pass", 0.25)
+    assert (spray.status, spray.value) == ("not-modelled", 0.25)  # any order is right there
     assert i.check_order(single_path=None, reordered=0, retransmitted=0, packets=0).status == "not-modelled"
 
 

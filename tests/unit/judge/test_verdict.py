@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emulator.judge.conservation import HostCount, PortCount
 from emulator.judge.facts import facts_from_raw
 from emulator.judge.marking import probability
 from emulator.judge.remedy import REMEDIES
@@ -246,6 +247,15 @@ def test_what_to_do_stands_beside_the_reasons_and_none_twice() -> None:
     assert len(told) == 2 and told[0].startswith("something changed the network") and "--tdf 200," in told[1]
     virtual = verdict(raw, clock={"mode": "virtual", "tdf": 1}).remedies
     assert len(virtual) == 2 and "report it" in virtual[1]
+
+
+def test_a_run_in_which_nobody_sent_is_not_trusted_and_no_fault_to_report() -> None:
+    facts = facts_from_raw(made_run(), MANIFEST)
+    facts.ports = [PortCount(p.name, p.node, p.peer, seen=0, sent=0, dropped=0) for p in facts.ports]
+    facts.hosts, facts.tx_packets, facts.enobufs = [HostCount(h.name, None, None) for h in facts.hosts], 0, 0
+    result = judge(facts)
+    assert result.word == "care" and result.reasons == ("F6 conservation could not be checked: no packet was sent",)
+    assert result.remedies == ()
 
 
 def test_every_check_has_a_remedy() -> None:
