@@ -30,8 +30,11 @@ def datapath(transport: str, mtu: str, packets: int, with_profile: bool, as_json
     from emulator.bench.datapath import measure, profile
 
     found = measure(transport=transport, mtu=int(mtu), packets=packets)
+    where = None
+    if with_profile:
+        where = profile(lambda: measure(transport=transport, mtu=int(mtu), packets=packets, baselines=False))
     if as_json:
-        click.echo(json.dumps(found.to_dict(), indent=1))
+        click.echo(json.dumps({**found.to_dict(), **({} if where is None else {"profile": where})}, indent=1))
     else:
         click.echo(f"full loop        {found.loop_pps:>12,.0f} packets/s of one core  ({found.cpu_us:.1f} us a packet)")
         click.echo(f"bare sendmmsg    {found.sendmmsg_pps:>12,.0f} packets/s  (ready frames, nothing received)")
@@ -39,8 +42,8 @@ def datapath(transport: str, mtu: str, packets: int, with_profile: bool, as_json
         how = "compiled" if found.compiled else "pure Python (`fabriclab native build` compiles it)"
         click.echo(f"full loop over Scapy: {found.loop_ratio:.0f} times, {transport}, {mtu} bytes of payload")
         click.echo(f"packet loop: {how}, {found.batch:.0f} packets a turn")
-    if with_profile:
-        click.echo(profile(lambda: measure(transport=transport, mtu=int(mtu), packets=packets, baselines=False)))
+        if where is not None:
+            click.echo(where)
 
 
 @bench.command()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from emulator.cli.session import verbosity_options
+from emulator.cli.session import tell, verbosity_options
 
 
 @click.group()
@@ -36,7 +36,7 @@ def open_(run_dir: Path) -> None:
         )
         click.echo(shlex.join(argv))
         return
-    click.echo("Wireshark is not installed here; this reads the capture in the terminal:", err=True)
+    tell("Wireshark is not installed here; this reads the capture in the terminal:")
     click.echo(shlex.join(tshark_argv(path, dissector_path())))
 
 
@@ -60,7 +60,7 @@ def show(run_dir: Path, port: str | None, limit: int | None) -> None:
         shown = True
         click.echo(line.text())
     if not shown:
-        click.echo("no packets" + (f" left by {port}" if port else ""), err=True)
+        tell("no packets" + (f" left by {port}" if port else ""))
 
 
 @capture.command()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from emulator.cli.params import DURATION, RATE
 from emulator.errors import RunFailed, UsageError
@@ -84,6 +85,7 @@ def show(
     with usage():
         cls = registry.algorithm(name)
     if markdown:
+        _refuse_beside_markdown()
         click.echo(describe.markdown(cls))
         return
     path = PathInfo(rate, rtt, mtu, mtu + 94, trimming=trimming)
@@ -100,6 +102,15 @@ def show(
         click.echo(json.dumps({**about, "parameters": rows, "presets": presets, "marking": marks}, indent=2))
         return
     _show_text(cls, name, rows, marks, path, preset)
+
+
+def _refuse_beside_markdown() -> None:
+    """Raises UsageError for a flag that the page's table, which is the same for every path, does not heed."""
+    ctx = click.get_current_context()
+    for param in ctx.command.params:
+        given = ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
+        if given and param.name not in ("name", "markdown"):
+            raise UsageError("the page's table holds defaults only", where=param.opts[0], remedy="leave --markdown out")
 
 
 def _show_text(

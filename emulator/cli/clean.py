@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from emulator.cli.session import verbosity_options
+from emulator.cli.session import tell, verbosity_options
 from emulator.errors import MissingCapability
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def clean(ctx: click.Context, as_json: bool, everything: bool) -> None:
 
     if os.geteuid() != 0:
         raise MissingCapability("removing network namespaces needs root", remedy="run `sudo fabriclab clean`")
-    done = clean_up(include_live=everything, say=lambda text: click.echo(text, err=True))
+    done = clean_up(include_live=everything, say=tell)
     if as_json:
         click.echo(json.dumps(done.to_dict()))
     elif not session_of(ctx).quiet:

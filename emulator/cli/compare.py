@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from emulator.cli.session import tell
+
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN_DIR RUN_DIR...")
@@ -30,4 +32,4 @@ def compare(runs: tuple[Path, ...], output: Path | None, each: bool, as_json: bo
     click.echo(json.dumps(comparison.to_json(), indent=1, ensure_ascii=False) if as_json else comparison.text())
     if output is not None:
         path = comparison.page(output)
-        click.echo(f"{path} ({path.stat().st_size / 1e6:.2f} MB)", err=True)
+        tell(f"{path} ({path.stat().st_size / 1e6:.2f} MB)")

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from emulator.cli.session import verbosity_options
+from emulator.cli.session import tell, verbosity_options
 from emulator.errors import MissingCapability
 
 
@@ -52,8 +52,7 @@ def build(ctx: click.Context, source: Path | None, with_rxe: bool, jobs: int | N
 
         path = build_kernel(source=source, with_rxe=with_rxe, jobs=jobs, progress=show)
         bar.update(task, visible=False)
-    if not quiet:
-        click.echo(f"guest kernel ready after {time.monotonic() - begun:.0f} s", err=True)
+    tell(f"guest kernel ready after {time.monotonic() - begun:.0f} s")
     click.echo(path)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from emulator.cli.session import tell
+
 RESULT = "result.json"
 
 
@@ -47,11 +49,11 @@ def start(which: str, folder: Path | None) -> None:
     folder = folder or Path(f"lab-{chosen.name}")
     for path in start_lab(chosen, folder):
         click.echo(path)
-    click.echo(f"go on with: cd {folder}, then read handout.md", err=True)
-    click.echo(f"Python, for notebooks and snippets in a handout: {sys.executable}", err=True)
+    tell(f"go on with: cd {folder}, then read handout.md")
+    tell(f"Python, for notebooks and snippets in a handout: {sys.executable}")
     if shutil.which("fabriclab") is None:
         scripts = Path(__file__).resolve().parents[2] / "scripts"
-        click.echo(f'first, so that the shell finds fabriclab anywhere: export PATH="{scripts}:$PATH"', err=True)
+        tell(f'first, so that the shell finds fabriclab anywhere: export PATH="{scripts}:$PATH"')
 
 
 @lab.command()
@@ -83,8 +85,8 @@ def check(which: str, folder: Path, output: Path | None, repeat: bool, as_json: 
     if repeat:
         from emulator.lab.again import repeat_runs
 
-        graded.notes.extend(repeat_runs(graded, lambda text: click.echo(text, err=True)))
+        graded.notes.extend(repeat_runs(graded, tell))
     target = output or folder / RESULT
     graded.write(target)
     click.echo(json.dumps(graded.to_json(), indent=1, ensure_ascii=False) if as_json else graded.text())
-    click.echo(f"result: {target}", err=True)
+    tell(f"result: {target}")

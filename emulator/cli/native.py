@@ -8,7 +8,7 @@ import time
 import click
 
 from emulator.cli.params import json_option
-from emulator.cli.session import verbosity_options
+from emulator.cli.session import tell, verbosity_options
 
 
 @click.group()
@@ -27,7 +27,7 @@ def build() -> None:
 
     begun = time.monotonic()
     path = make()
-    click.echo(f"compiled modules ready after {time.monotonic() - begun:.0f} s", err=True)
+    tell(f"compiled modules ready after {time.monotonic() - begun:.0f} s")
     click.echo(path)
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from emulator.cli.packet_io import hex_bytes, read_frame, write_capture
+from emulator.cli.session import tell
 from emulator.errors import UsageError
 from emulator.topology.suggest import nearest
 from traffic.errors import TrafficError
@@ -154,14 +156,12 @@ def craft(
         _set_field(frame, setting)
     raw = bytes(frame)
     if not SPORT_MIN <= sport <= SPORT_MAX:
-        click.echo(
-            f"note: source port {sport} is outside {SPORT_MIN}-{SPORT_MAX}, where RoCE keeps its entropy", err=True
-        )
+        tell(f"note: source port {sport} is outside {SPORT_MIN}-{SPORT_MAX}, where RoCE keeps its entropy")
     if output is None:
         click.echo(raw.hex())
         return
     write_capture(output, raw)
-    click.echo(f"wrote one {opcode.name} packet of {len(raw)} bytes to {output}", err=True)
+    tell(f"wrote one {opcode.name} packet of {len(raw)} bytes to {output}")
 
 
 @packet.command()
@@ -175,6 +175,7 @@ def show(opcode: Opcode | None, ip_version: str, timestamp: bool, only_roce: boo
 
     console = _console()
     if opcode is None:
+        _refuse_without_opcode()
         rows = [
             (
                 int(op),
@@ -231,6 +232,16 @@ def _console() -> Console:
     if not console.is_terminal:
         console.width = 140
     return console
+
+
+def _refuse_without_opcode() -> None:
+    """Raises UsageError for a flag of one opcode's headers where all opcodes are listed."""
+    ctx = click.get_current_context()
+    for name, flag in (("ip_version", "--ip"), ("timestamp", "--timestamp"), ("only_roce", "--only-roce")):
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise UsageError(
+                "the list of opcodes has no headers to draw", where=flag, remedy="name an opcode, such as write-only"
+            )
 
 
 def _check_timestamp(opcode: Opcode, timestamp: bool) -> None:

@@ -34,4 +34,4 @@ def rerun(ctx: click.Context, /, run_dir: Path, live: bool, out: Path, as_json: 
         )
     finally:
         watch.close()
-    return print_finished(finished, as_json=as_json, quiet=session.quiet)
+    return print_finished(finished, as_json=as_json)

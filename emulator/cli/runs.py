@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from emulator.cli.params import DURATION, SIZE, json_option, set_option
-from emulator.cli.session import session_of, verbosity_options
+from emulator.cli.session import session_of, tell, verbosity_options
 
 if TYPE_CHECKING:
     from emulator.cli.session import Session
@@ -263,15 +263,14 @@ def run_and_print(
         finished = run(experiment, out=flags["out"], argv=argv, watch=watch, base=base)
     finally:
         watch.close()
-    return print_finished(finished, as_json=flags["as_json"], quiet=session.quiet)
+    return print_finished(finished, as_json=flags["as_json"])
 
 
-def print_finished(finished: Finished, *, as_json: bool, quiet: bool) -> int:
+def print_finished(finished: Finished, *, as_json: bool) -> int:
     """The result on standard output; where it lies on standard error."""
     if as_json:
         click.echo(json.dumps(finished.summary, indent=1, ensure_ascii=False))
     else:
         click.echo((finished.run_dir / "summary.txt").read_text(encoding="utf-8").rstrip("\n"))
-    if not quiet:
-        click.echo(f"results: {finished.run_dir}   page: {finished.run_dir / 'report.html'}", err=True)
+    tell(f"results: {finished.run_dir}   page: {finished.run_dir / 'report.html'}")
     return finished.exit_code

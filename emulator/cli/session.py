@@ -24,6 +24,12 @@ def session_of(ctx: click.Context) -> Session:
     return ctx.find_root().ensure_object(Session)
 
 
+def tell(text: str) -> None:
+    """A sentence beside the result, on standard error; nothing with `-q`."""
+    if not session_of(click.get_current_context()).quiet:
+        click.echo(text, err=True)
+
+
 def verbosity_options(command: F) -> F:
     """Gives a command `-v/--verbose` and `-q/--quiet`; both also work before the command's name."""
     quiet = click.option(

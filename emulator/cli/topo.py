@@ -11,6 +11,7 @@ import click
 
 from emulator.cli.lazy import Lazy, LazyGroup
 from emulator.cli.params import json_option, set_option
+from emulator.cli.session import tell
 from emulator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def draw(file: str, output: str, settings: Sequence[str]) -> None:
     except OSError as error:
         reason = (error.strerror or "cannot be written").lower()
         raise UsageError(f"cannot write the picture: {reason}", where=output, remedy="choose another place") from error
-    click.echo(f"wrote {output}", err=True)
+    tell(f"wrote {output}")
 
 
 @topo.command()

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from emulator.collect.capture_file import FILE, comment_of
 from emulator.errors import FabricError, UsageError
+from emulator.topology.suggest import nearest
 from traffic.packet import headers, mrc_headers
 from traffic.packet.dscp import TRIMMED, TRIMMED_LAST_HOP
 from traffic.packet.opcodes import EXTENSIONS, FLAG_RTX, FLAG_TS, ROCE_PORT, Ext, Opcode, extensions
@@ -85,11 +86,23 @@ def tshark_argv(path: Path, dissector: Path, *extra: str) -> list[str]:
 
 
 def lines(run_dir: Path, dissector: Path, *, port: str | None, limit: int | None) -> Iterator[Line]:
-    """The packets of a capture, of one port if told, at most `limit`."""
+    """The packets of a capture, of one port if told, at most `limit`. Raises UsageError for a port that was not captured."""
     path = find_capture(run_dir)
-    names = host_names(run_dir if run_dir.is_dir() else path.parents[1])
+    folder = run_dir if run_dir.is_dir() else path.parents[1]
+    _check_port(port, folder)
+    names = host_names(folder)
     found = _by_tshark(path, dissector, port, names) if shutil.which("tshark") else _by_ourselves(path, port, names)
     return itertools.islice(found, limit)
+
+
+def _check_port(port: str | None, folder: Path) -> None:
+    """Raises UsageError for a port that the run did not capture; a file without its run directory tells nothing."""
+    try:
+        captured = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["resolved"]["pcap"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if port is not None and port not in captured:
+        raise UsageError(f'port "{port}" was not captured', where="--port", remedy=nearest(port, captured))
 
 
 def _by_tshark(path: Path, dissector: Path, port: str | None, names: dict[str, str]) -> Iterator[Line]:

@@ -156,12 +156,15 @@ def resolve(experiment: Experiment, topology: Topology, *, clock: str, tdf: int,
         time_limit_ns=experiment.time_limit,
         wall_limit_s=experiment.wall_limit_s,
         pcap=captured_ports(experiment.pcap, network),
-        pcap_snap=_snap(experiment.pcap_snap, clock),
+        pcap_snap=_snap(experiment, clock),
     )
 
 
-def _snap(given: int | None, clock: str) -> int:
+def _snap(experiment: Experiment, clock: str) -> int:
     """Bytes kept of a captured packet, 0 for all; no less than the headers up to the BTH."""
+    given = experiment.pcap_snap
+    if given is not None and not experiment.pcap:
+        raise UsageError("nothing is captured", where="--pcap-snap", remedy="add --pcap and a port, or leave it out")
     snap = SNAP_BYTES[clock] if given is None else given
     if 0 < snap < _LEAST_SNAP:
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -208,3 +209,28 @@ def test_a_full_or_closed_output(redirection: str, code: int, said: str) -> None
     done = subprocess.run(["bash", "-c", line, sys.executable], capture_output=True, text=True, check=False)
     assert done.returncode == code and said in done.stderr and "internal error" not in done.stderr
     assert bool(said) == bool(done.stderr)
+
+
+def test_quiet_leaves_results_and_errors_only(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    draw = ["topo", "draw", str(TOPOLOGIES / "single-switch-8.yaml"), "-o", str(tmp_path / "x.svg")]
+    craft = ["packet", "craft", "ack", "--sport", "7"]
+    for command, said, out in ((draw, "wrote ", False), (craft, "note: source port 7", True)):
+        assert main(command) == 0
+        assert capsys.readouterr().err.startswith(said)
+        assert main(["-q", *command]) == 0
+        told = capsys.readouterr()
+        assert (told.err, bool(told.out)) == ("", out)
+
+
+def test_a_profile_is_part_of_the_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from emulator.bench import datapath
+    from traffic import native
+
+    found = datapath.Datapath("roce", 4096, 1000, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, False)
+    monkeypatch.setattr(native, "enable", lambda: False)
+    monkeypatch.setattr(datapath, "measure", lambda **_: found)
+    monkeypatch.setattr(datapath, "profile", lambda _: "where it goes")
+    assert main(["bench", "datapath", "--json", "--profile"]) == 0
+    assert json.loads(capsys.readouterr().out)["profile"] == "where it goes"
+    assert main(["bench", "datapath", "--json"]) == 0
+    assert "profile" not in json.loads(capsys.readouterr().out)

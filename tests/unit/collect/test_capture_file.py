@@ -6,11 +6,13 @@ import json
 import struct
 from pathlib import Path
 
+import pytest
 from scapy.utils import RawPcapReader
 
 from emulator.collect.capture import CHUNK, INDEX, SPOOL
 from emulator.collect.capture_file import comment_of, write_capture
-from emulator.collect.capture_text import describe
+from emulator.collect.capture_text import describe, lines
+from emulator.errors import UsageError
 from traffic.packet.dscp import DATA, TRIMMED, TRIMMED_LAST_HOP, tos
 from traffic.packet.opcodes import Opcode
 from traffic.packet.roce import roce_frame
@@ -102,3 +104,12 @@ def test_our_own_reading_of_a_cut_frame() -> None:
     assert describe(frame[:64], len(frame)) == ("10.0.0.1", "10.0.0.2", told)
     assert describe(frame[:54], len(frame))[2].endswith("(cut short) from port 49152")
     assert describe(b"\xff" * 12 + b"\x08\x06" + bytes(46), 60) == ("", "", "60 bytes of Ethernet type 0x0806")
+
+
+def test_a_port_that_was_not_captured_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "capture").mkdir()
+    (tmp_path / "capture" / "run.pcapng").touch()
+    (tmp_path / "manifest.json").write_text(json.dumps({"resolved": {"pcap": ["leaf0:host0", "leaf0:host1"]}}))
+    with pytest.raises(UsageError) as caught:
+        lines(tmp_path, tmp_path, port="leaf0:hots0", limit=None)
+    assert (caught.value.where, caught.value.remedy) == ("--port", 'did you mean "leaf0:host0"?')

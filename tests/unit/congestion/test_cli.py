@@ -86,3 +86,10 @@ def test_values_for_the_manifest() -> None:
     assert (values["timer_ns"], values["ai_bps"], values["fast_recovery"]) == (55_000, 40_000_000, 4)
     with pytest.raises(UsageError, match="unknown congestion control bbr"):
         resolve_cc("bbr", path=LINE, params={})
+
+
+@pytest.mark.parametrize("flags", [["--rate", "10Gbit"], ["--set", "g=0.1"], ["--trimming"], ["--json"]])
+def test_the_table_of_a_page_takes_no_values(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cc", "show", "dcqcn", "--markdown"]) == 0
+    assert main(["cc", "show", "dcqcn", "--markdown", *flags]) == 2
+    assert f"where: {flags[0]}" in capsys.readouterr().err

@@ -52,3 +52,11 @@ def test_less_than_the_headers_is_refused() -> None:
     )
     with pytest.raises(UsageError, match="10 bytes of a packet do not hold its headers"):
         resolve(experiment, TOPOLOGY, clock="real", tdf=1)
+
+
+def test_how_much_to_keep_without_a_capture_is_refused() -> None:
+    experiment = Experiment.model_validate(
+        {"topology": "x", "workload": {"kind": "incast", "params": {"senders": 3}}, "pcap_snap": 100}
+    )
+    with pytest.raises(UsageError, match="nothing is captured"):
+        resolve(experiment, TOPOLOGY, clock="real", tdf=1)

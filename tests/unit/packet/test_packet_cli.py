@@ -142,6 +142,12 @@ def test_show_lists_all_opcodes() -> None:
         assert op.name in listing
 
 
+@pytest.mark.parametrize("flags", [["--ip", "6"], ["--timestamp"], ["--only-roce"]])
+def test_a_flag_of_one_opcode_is_refused_where_all_are_listed(flags: list[str]) -> None:
+    error = run("show", *flags).exception
+    assert isinstance(error, UsageError) and error.where == flags[0]
+
+
 @pytest.mark.parametrize("header", Ext)
 def test_layout_is_that_of_the_layer(header: Ext) -> None:
     layer = layer_of(header)()
