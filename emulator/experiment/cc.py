@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +42,13 @@ def resolve_cc(
         return parameters(cls, path=path, params=params, preset=preset, convert=convert_quantity).values()
 
 
-def check_fit(kind: str, cls: type[CongestionControl], params: Mapping[str, Any] | None = None) -> None:
-    """That an algorithm, with these parameters, can run on a transport. Raises UsageError that lists those that can."""
+def check_fit(
+    kind: str, cls: type[CongestionControl], params: Mapping[str, Any] | None = None, given: Iterable[str] = ()
+) -> None:
+    """That an algorithm, with these parameters (`given`: those the user named), can run on a transport.
+
+    Raises UsageError that lists those that can.
+    """
     from traffic.congestion.base import Feedback
     from traffic.congestion.registry import BUILT_IN
 
@@ -55,9 +60,16 @@ def check_fit(kind: str, cls: type[CongestionControl], params: Mapping[str, Any]
             remedy=f"with mrc use one of {', '.join(fit)}; or --transport roce",
         )
     pressed = [key for key in ("penalty", "penalty_for_trims") if params and params.get(key)]
+    pressed += [key for key in given if key == "penalty_interval_ns"]
     if kind == "roce" and pressed:
         raise UsageError(
             f"{' and '.join(pressed)}: an acknowledgement of roce has no field for the receiver's penalty",
+            where="--cc-set",
+            remedy="leave it at its default, or use --transport mrc",
+        )
+    if kind == "roce" and params and params.get("ignore_last_hop_trims"):
+        raise UsageError(
+            "ignore_last_hop_trims: no packet of roce is trimmed",
             where="--cc-set",
             remedy="leave it at its default, or use --transport mrc",
         )

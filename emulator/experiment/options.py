@@ -36,6 +36,7 @@ _BELONGS = {
 }
 """Which transports an option is for, where not for all."""
 _SELECTIVE = ("bdp_cap", "timeout_low")
+_PROBING = ("probe_interval", "probes_needed")
 _MIN_TIMEOUT_NS = 100_000
 _RTO_LOW_NS = 100_000
 """IRN's RTO_low (SIGCOMM 2018), about four of its round trips."""
@@ -56,6 +57,13 @@ def refuse_foreign(t: Transport) -> None:
                 raise UsageError(
                     f"{name} belongs to selective repeat", where=f"transport.{name}", remedy="add --recovery selective"
                 )
+    if t.spray == "ecmp":
+        for name in _PROBING:
+            if getattr(t, name) is not None:
+                raise UsageError(
+                    f"{name}: with spray ecmp a queue pair keeps its path whatever happens, so none is probed",
+                    where=f"transport.{name}", remedy="leave it out, or choose another --spray",
+                )  # fmt: skip
 
 
 def find_cc(cc: str, base: Path | None) -> tuple[type[CongestionControl], dict[str, Any]]:
@@ -110,7 +118,7 @@ def packet_transport(
     }
     (src, dst), longest = max(paths.items(), key=lambda item: item[1].base_rtt_ns)
     params = resolve_cc(cls, path=longest, params=t.cc_params, preset=t.cc_preset)
-    check_fit(t.kind, cls, params)
+    check_fit(t.kind, cls, params, t.cc_params)
     rtt = network.base_rtt_ns(src, dst, wire_bytes)
     drain = max(p.limit_bytes * 8_000_000_000 // p.rate_bps for p in network.ports)
     timeout = t.timeout if t.timeout is not None else max(_MIN_TIMEOUT_NS, 4 * rtt + 2 * drain)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -80,9 +80,12 @@ LONG = dark(5 * US, 1_500 * US)
 ONE_SPINE = dark(10 * US, 400 * US, "leaf0:spine1")
 CASES = [
     Case("cc", "dcqcn", "swift", "roce"),
+    Case("cc", "nscc", "swift", "mrc"),
     Case("cc_preset", None, "hpcc-mellanox", "roce"),
+    Case("cc_preset", None, "htsim", "mrc", {"cc": "swift"}),
     Case("cc_params", {"cnp_interval_ns": 50_000}, {"cnp_interval_ns": "4us"}, "roce"),
     Case("cc_params", {"penalty": 0}, {"penalty": 100}, "mrc"),
+    Case("mtu", 4096, 1024, "roce"),
     Case("mtu", 4096, 1024, "mrc"),
     Case("recovery", "gbn", "selective", "roce", {"cc": "none"}),
     Case("bdp_cap", True, False, "roce", SELECTIVE),
@@ -119,9 +122,29 @@ def test_the_same_value_gives_the_same_result_to_the_nanosecond(case: Case) -> N
     assert seen(case.run(case.a)) == seen(case.run(case.a))
 
 
-def test_no_option_is_left_out() -> None:
-    elsewhere = {"kind", "ecn"}  # the transport itself, and an option of kernel TCP
-    assert {c.option for c in CASES} == set(Transport.model_fields) - elsewhere
+@pytest.mark.parametrize("kind", ["roce", "mrc"])
+@pytest.mark.parametrize("option", sorted(set(Transport.model_fields) - {"kind"}))
+def test_every_option_has_a_case_above_on_each_transport_or_is_refused_there(option: str, kind: str) -> None:
+    if any((c.option, c.kind) == (option, kind) for c in CASES):
+        return
+    values = {c.option: c.b for c in CASES} | {"ecn": True}
+    with pytest.raises(UsageError):
+        net(kind=kind, **{option: values[option]})
+
+
+OF_PATHS = ("deny", "probe_interval", "probes_needed")
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.option in OF_PATHS], ids=lambda c: c.option)
+@pytest.mark.parametrize("spray", ["oblivious", "reps", "flowlet", "ecmp"])
+def test_what_is_said_of_paths_has_an_effect_with_every_spray_or_is_refused(case: Case, spray: str) -> None:
+    """Above they are tried with `bitmap`, the default."""
+    sprayed = replace(case, common={**case.common, "spray": spray})
+    if spray == "ecmp" and case.option in ("probe_interval", "probes_needed"):
+        with pytest.raises(UsageError, match="keeps its path"):
+            sprayed.run(case.b)
+    else:
+        assert seen(sprayed.run(case.a)) != seen(sprayed.run(case.b))
 
 
 # -- algorithms --------------------------------------------------------------------------------------------------------
@@ -179,6 +202,11 @@ def test_who_looks_where_marks_come_from_uses_a_slow_uplink_less() -> None:
     [
         ({"kind": "mrc", "cc": "dcqcn"}, "dcqcn lives by congestion notification packets, and mrc has none"),
         ({"kind": "roce", "cc": "nscc", "cc_params": {"penalty": 3}}, "no field for the receiver's penalty"),
+        (
+            {"kind": "roce", "cc": "nscc", "cc_params": {"penalty_interval_ns": "9us"}},
+            "no field for the receiver's penalty",
+        ),
+        ({"kind": "roce", "cc": "nscc", "cc_params": {"ignore_last_hop_trims": True}}, "no packet of roce is trimmed"),
         ({"kind": "roce", "cc": "dqcn"}, "unknown congestion control dqcn"),
         ({"kind": "mrc", "cc_params": {"gama": 1}}, "unknown parameter gama, nearest is gamma"),
         ({"kind": "mrc", "cc_params": {"target_ns": "4furlongs"}}, "target_ns is '4furlongs'"),
