@@ -57,10 +57,11 @@ def test_drawing_has_every_node_and_link_inside_the_paper(tmp_path: Path) -> Non
     assert len(links) == 12
     dashed = [line for line in links if "stroke-dasharray" in line.attrib]
     assert ["leaf0:spine1" in (line.findtext(f"{SVG}title") or "") for line in dashed] == [True]
-    for box in root.iter(f"{SVG}rect"):
-        if "class" in box.attrib and box.attrib["class"] != "paper":
-            assert 0 <= float(box.attrib["x"]) <= width - float(box.attrib["width"])
-            assert 0 <= float(box.attrib["y"]) <= height - float(box.attrib["height"])
+    boxes = [box for box in root.iter(f"{SVG}rect") if box.attrib.get("class", "paper") != "paper"]
+    assert len(boxes) == 12
+    for box in boxes:
+        assert 0 <= float(box.attrib["x"]) <= width - float(box.attrib["width"])
+        assert 0 <= float(box.attrib["y"]) <= height - float(box.attrib["height"])
 
 
 def test_draw_refuses_what_it_cannot_write(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

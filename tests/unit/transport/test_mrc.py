@@ -147,8 +147,7 @@ def test_a_losing_path_leaves_at_once_and_comes_back_after_three_probes() -> Non
     assert [(ev, state) for ev, state, _ in pair.states][:1] == [(bad, PathState.ASSUMED_BAD)]
     probes = [p for p in wire.log if p.opcode == Opcode.MRC_PROBE]
     assert probes and all(p.sport == bad for p in probes)
-    if (bad, PathState.GOOD, "probes") in pair.states:
-        assert len(probes) >= 3
+    assert (bad, PathState.GOOD, "probes") in pair.states and len(probes) >= 3
     assert bytes(pair.far) == pattern(400 * MTU)
 
 
@@ -290,24 +289,38 @@ def test_bitmaps_across_the_wrap_of_psns(psn: int) -> None:
 
 
 def test_the_receiver_says_how_far_ahead_it_can_remember_and_the_sender_obeys() -> None:
+    """Packet 0 is lost again and again; until it comes, nothing beyond the 128 that the first SACK names may leave."""
     pair = Pair(max_psn_range=128)
     pair.post(pattern(300 * MTU))
-    high = [0]
+    waiting: list[int] = []
+    arrived = [False]
 
     def fate(n: int, p: Packet) -> Packet | None:
-        if p.opcode < Opcode.MRC_ACKNOWLEDGE:
-            high[0] = max(high[0], p.psn)
-        return None if p.opcode < Opcode.MRC_ACKNOWLEDGE and p.psn == 0 and n < 200 else p
+        if p.opcode < Opcode.MRC_ACKNOWLEDGE and not arrived[0]:
+            waiting.append(p.psn)
+            arrived[0] = p.psn == 0 and n >= 800
+            return None if p.psn == 0 and n < 800 else p
+        return p
 
     wire = Wire(pair.a, pair.b, fate)
-    wire.now = 0
     pair.a.sender.opt = MrcOptions(rto_ns=500_000, reorder_ns=400_000)
     pair.a.sender.psn_range = 1 << 14
     wire.run()
     assert {s.mpr for s in sacks(wire)} == {1}
-    refused = [unpack_nack(p.ext) for p in wire.log if p.opcode == Opcode.MRC_NACK]
-    assert all(n.reason == NackReason.PSN_OOR_WINDOW for n in refused)
+    assert max(waiting) == 127 and waiting.count(0) > 3
+    assert [p for p in wire.log if p.opcode == Opcode.MRC_NACK] == []
     assert bytes(pair.far[: 300 * MTU]) == pattern(300 * MTU)
+
+
+def test_a_packet_beyond_what_the_receiver_can_remember_is_refused() -> None:
+    pair = Pair(max_psn_range=32)
+    pair.a.sender.psn_range = 1 << 14  # the wire holds forty packets before the first SACK
+    pair.post(pattern(100 * MTU))
+    wire = Wire(pair.a, pair.b, lambda n, p: None if p.opcode < Opcode.MRC_ACKNOWLEDGE and p.psn == 0 and n < 60 else p)
+    wire.run()
+    refused = [unpack_nack(p.ext) for p in wire.log if p.opcode == Opcode.MRC_NACK]
+    assert {n.reason for n in refused} == {NackReason.PSN_OOR_WINDOW}
+    assert bytes(pair.far[: 100 * MTU]) == pattern(100 * MTU)
 
 
 def test_the_two_kinds_of_trim_are_told_apart_and_only_the_core_blames_the_path() -> None:
