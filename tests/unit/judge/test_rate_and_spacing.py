@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from emulator.judge.rate import PortSeries, check_rate
+from emulator.judge.series import last_port_gaps
 from emulator.judge.spacing import backlogged_windows, check_spacing, spacing_errors
 
 PERIOD = 10_000
@@ -56,6 +57,13 @@ def test_half_rate_for_a_short_while_is_found() -> None:
     assert check_rate([port([1.0] * 100 + [0.5] * 5 + [1.0] * 100)]).status == "fail"
 
 
+def test_every_stretch_of_backlog_is_looked_at() -> None:
+    sent = [1.0] * 30 + [0.0] * 5 + [1.0] * 30 + [0.0] * 5 + [1.0] * 10 + [0.5] * 10
+    backlog = ([400_000] * 30 + [0] * 5) * 2 + [400_000] * 21
+    check = check_rate([port(sent, backlog)])
+    assert check.status == "fail" and "50 % less than its rate while backlogged over 10 samples" in check.reason
+
+
 def test_no_backlog_and_no_samples_are_not_modelled() -> None:
     assert check_rate([port([0.3] * 50, backlog=0)]).reason == "no port stayed backlogged from one sample to the next"
     assert check_rate([]).status == "not-modelled"
@@ -95,6 +103,15 @@ def test_windows_hold_what_can_leave_until_the_next_sample() -> None:
     time = np.arange(6) * PERIOD
     backlog = np.array([0, 200_000, 130_000, 124_000, 125_000, 0])
     assert backlogged_windows(time, backlog, 100_000_000_000).tolist() == [[10_000, 30_000], [40_000, 50_000]]
+
+
+@pytest.mark.parametrize(("delay_mode", "arrivals"), [("agent", [100, 428]), ("netem", [600, 10_300])])
+def test_where_netem_delays_arrivals_come_later_than_packets_left(delay_mode: str, arrivals: list[int]) -> None:
+    """A queue from 0 to 10,000 ns behind a wire of 500 ns: the gap would lie outside in the other mode."""
+    plan = {"delay_mode": delay_mode, "ports": [{"name": "leaf1:host4", "peer": "host4", "fabric_delay_ns": 500}]}
+    series = port([1.0, 1.0], [400_000, 0, 0])
+    (errors,) = last_port_gaps({"0": arrivals}, [series], plan, ["host4"], 4096).values()
+    assert len(errors) == 1
 
 
 def test_few_gaps_are_not_modelled() -> None:

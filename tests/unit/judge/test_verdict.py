@@ -258,6 +258,25 @@ def test_a_run_in_which_nobody_sent_is_not_trusted_and_no_fault_to_report() -> N
     assert result.remedies == ()
 
 
+def test_packets_that_may_not_take_a_mark_are_counted() -> None:
+    raw = made_run()
+    before = {m.name: m.uncertain for m in facts_from_raw(raw, MANIFEST).marking}
+    port = raw["ports"]["leaf0:host0"]
+    port["classes"]["data"]["dropped"], port["lost"], port["trimmed"] = 3, 20, 100
+    port["ect_packets"] -= 1000
+    after = {m.name: m.uncertain for m in facts_from_raw(raw, MANIFEST).marking}
+    assert after == before | {"leaf0:host0": before["leaf0:host0"] + 1123}
+
+
+@pytest.mark.parametrize("counter", ["pressure_us", "run_wait_ns"])
+def test_a_counter_that_this_kernel_lacks_is_left_out_of_f8(counter: str) -> None:
+    raw = made_run()
+    set_path("softnet", "start", counter, value=None)(raw)
+    cpu = facts_from_raw(raw, MANIFEST).cpu
+    assert cpu is not None and cpu.busiest_core == 0.5
+    assert [cpu.pressure is None, cpu.waiting is None] == [counter == "pressure_us", counter == "run_wait_ns"]
+
+
 def test_every_check_has_a_remedy() -> None:
     ids = {c.id for c in verdict(made_run()).checks} | {"C3"}
     assert ids == set(REMEDIES)
