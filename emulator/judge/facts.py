@@ -52,6 +52,8 @@ class Facts:
     reordered: int = 0
     retransmitted: int = 0
     packets: int = 0
+    gaps_told: int = 0
+    lost: int | None = None
     transfers: int = 0
     unfinished: int = 0
     wrong: int = 0
@@ -99,6 +101,7 @@ def facts_from_raw(
     _agents(facts, worker, names)
     _moves(facts, worker, str((transport.get("options") or {}).get("spray") or ""))
     _ports(facts, raw.get("ports") or {}, plan)
+    _losses(facts, worker)
     if facts.transport == "tcp":
         _kernel_hosts(facts, worker, names)
     _samples(facts, raw, mtu, names)
@@ -236,6 +239,16 @@ def _ports(facts: Facts, ports: Mapping[str, Any], plan: Mapping[str, Any]) -> N
                 ect=port.get("ect_packets"),
             )
         )
+
+
+def _losses(facts: Facts, worker: Mapping[str, Any]) -> None:
+    """Gaps that roce's receivers complained of, and all that ports, hosts and damage lost."""
+    hosts = worker.get("hosts") or []
+    if facts.transport != "roce" or not facts.ports or not hosts:
+        return
+    facts.gaps_told = int((worker.get("loop") or {}).get("naks_sent") or 0)
+    at_hosts = sum(h["kernel_drops"] + h["enobufs"] + h.get("icrc_errors", 0) for h in hosts)
+    facts.lost = sum(p.dropped + p.lost for p in facts.ports) + at_hosts
 
 
 def _unforeseen(port: Mapping[str, Any]) -> int:

@@ -192,12 +192,22 @@ def check_sampler(ticks_ns: NDArray[np.int64] | None, period_ns: int, end_ns: in
     return Check("F9", "sampler", status, p99, limit, text)
 
 
-def check_order(*, single_path: bool | None, reordered: int, retransmitted: int, packets: int) -> Check:
+def check_order(
+    *,
+    single_path: bool | None,
+    reordered: int,
+    retransmitted: int,
+    packets: int,
+    gaps: int = 0,
+    lost: int | None = None,
+) -> Check:
     """F11: on one path nothing overtakes; a retransmission comes late by nature. `value` is the reordered share.
 
-    Over many paths any order is right, so there is nothing to check.
+    Over many paths any order is right, so there is nothing to check. `gaps` are those that receivers complained of, `lost` the
+    packets that anything on the way lost (None: not known): go-back-N sends again what only came late, and then counts it as in
+    order, so a gap where nothing was lost tells of it.
     """
-    limit = "0 on one path, but retransmissions"
+    limit = "0 on one path, but retransmissions; no gap where nothing was lost"
     if single_path is None:
         return Check("F11", "order", NOT_MODELLED, None, limit, "the transport does not tell what was reordered")
     share = reordered / max(1, packets)
@@ -210,6 +220,9 @@ def check_order(*, single_path: bool | None, reordered: int, retransmitted: int,
             limit,
             f"many paths, on which any order is right: {reordered} of {packets} packets came late ({percent(share)})",
         )
+    if gaps and lost == 0:
+        text = f"one path per flow: receivers saw {gaps} gaps, though no packet was lost on the way: packets overtook each other"
+        return Check("F11", "order", FAIL, share, limit, text)
     unexplained = max(0, reordered - retransmitted)
     text = f"one path per flow: {reordered} packets came late, {retransmitted} were sent again"
     return Check("F11", "order", FAIL if unexplained else PASS, share, limit, text)

@@ -69,7 +69,12 @@ def all_checks(facts: Facts) -> tuple[Check, ...]:
         tx_packets=f.tx_packets, enobufs=f.enobufs, late_p99_ns=f.late_p99_ns, base_rtt_ns=f.base_rtt_ns, clock=f.clock
     )
     order = i.check_order(
-        single_path=f.single_path, reordered=f.reordered, retransmitted=f.retransmitted, packets=f.packets
+        single_path=f.single_path,
+        reordered=f.reordered,
+        retransmitted=f.retransmitted,
+        packets=f.packets,
+        gaps=f.gaps_told,
+        lost=f.lost,
     )
     if f.program is None:
         workload = i.check_workload(

@@ -128,6 +128,8 @@ def test_f11_order() -> None:
     assert i.check_order(reordered=0, retransmitted=0, **one).status == "pass"
     assert i.check_order(reordered=5, retransmitted=5, **one).status == "pass"
     assert i.check_order(reordered=6, retransmitted=5, **one).status == "fail"
+    late: dict[str, Any] = {"reordered": 0, "retransmitted": 15, "gaps": 2, **one}
+    assert [i.check_order(lost=lost, **late).status for lost in (0, 1, None)] == ["fail", "pass", "pass"]
     spray = i.check_order(single_path=False, reordered=250, retransmitted=0, packets=1000)
     assert (spray.status, spray.value) == ("not-modelled", 0.25)  # any order is right there
     assert i.check_order(single_path=None, reordered=0, retransmitted=0, packets=0).status == "not-modelled"

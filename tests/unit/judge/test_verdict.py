@@ -258,6 +258,17 @@ def test_a_run_in_which_nobody_sent_is_not_trusted_and_no_fault_to_report() -> N
     assert result.remedies == ()
 
 
+def test_a_packet_that_came_late_on_one_path_is_found_though_it_was_sent_again() -> None:
+    raw = made_run()
+    set_path("worker", "loop", "naks_sent", value=1)(raw)
+    set_path("worker", "moves", 0, "retransmitted", value=9)(raw)
+    assert [c.status for c in verdict(raw).checks if c.id == "F11"] == ["fail"]
+    for where in ("kernel_drops", "icrc_errors"):
+        harmed = copy.deepcopy(raw)
+        set_path(*HOSTS0, where, value=1)(harmed)
+        assert [c.status for c in verdict(harmed).checks if c.id == "F11"] == ["pass"]
+
+
 def test_packets_that_may_not_take_a_mark_are_counted() -> None:
     raw = made_run()
     before = {m.name: m.uncertain for m in facts_from_raw(raw, MANIFEST).marking}
