@@ -21,6 +21,7 @@ from emulator.port.netlink import attr, attrs, inside
 from traffic.agent.spec import WorkerSpec
 from traffic.packet.opcodes import ROCE_PORT, SPORT_MIN
 from traffic.rng import Rng
+from traffic.transport.paths import by_lot
 
 _PORTS = 0x4000
 _RTMSG = struct.Struct("=BBBBBBBBI")
@@ -100,21 +101,24 @@ def tracing(
         yield Tracer(plan, netns, stack, protocol, dport)
 
 
-def balanced_entropy(plan: FabricPlan, netns: Callable[[str], Path], spec: WorkerSpec) -> dict[str, list[int]]:
-    """Entropy values for each ordered pair that sends, "src-dst" → UDP source ports, equally many on each path.
+def entropy_sets(plan: FabricPlan, netns: Callable[[str], Path], spec: WorkerSpec) -> dict[str, list[int]]:
+    """Entropy values for each ordered pair that sends, "src-dst" → UDP source ports, equally many on each path or by lot.
 
-    The set has the size asked for, rounded down to a multiple of the number of paths found (never below one a path), the
-    paths taking turns.
+    An even set has the size asked for, rounded down to a multiple of the number of paths found (never below one a path),
+    the paths taking turns.
     """
     names = [h.name for h in spec.hosts]
+    size = spec.transport.options["entropy"]
+    pairs = sorted({(m.src, m.dst) for m in spec.schedule.moves})
+    if spec.transport.options["entropy_set"] == "lot":
+        return {f"{src}-{dst}": by_lot(Rng(spec.seed, "entropy", src, dst), size) for src, dst in pairs}
     out = {}
     with tracing(plan, netns) as tracer:
-        pairs = sorted({(m.src, m.dst) for m in spec.schedule.moves})
         for src, dst in pairs:
             rng = Rng(spec.seed, "entropy", src, dst)
             paths = max(1, len(plan.network.paths(names[src], names[dst])))
             path_of = partial(tracer.path, names[src], names[dst])
-            out[f"{src}-{dst}"] = _pick(path_of, rng, paths, spec.transport.options["entropy"])
+            out[f"{src}-{dst}"] = _pick(path_of, rng, paths, size)
     return out
 
 

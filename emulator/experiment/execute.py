@@ -18,7 +18,7 @@ from emulator.collect.environment import counters
 from emulator.errors import RunFailed
 from emulator.exec.program import KIND as PROGRAM
 from emulator.experiment.deny import path_orders
-from emulator.experiment.entropy import balanced_entropy, label_paths
+from emulator.experiment.entropy import entropy_sets, label_paths
 from emulator.experiment.resolve import full_packet_wire_bytes
 from emulator.experiment.tcp import host_sysctls, require_cc
 from emulator.fabric.fabric import Fabric
@@ -160,7 +160,7 @@ def settle_transport(spec: WorkerSpec, transport: Mapping[str, Any], fabric: Fab
         spec.transport.cc = str(run_dir.resolve() / transport["cc"])
     if spec.transport.kind == "mrc":
         options = spec.transport.options
-        values = options["entropy_values"] = balanced_entropy(fabric.plan, fabric.netns, spec)
+        values = options["entropy_values"] = entropy_sets(fabric.plan, fabric.netns, spec)
         if options["deny"]:
             options["path_orders"] = path_orders(fabric.plan, fabric.netns, spec, options["deny"], values)
 

@@ -33,7 +33,7 @@ def _one_to_two(manifest: dict[str, Any]) -> dict[str, Any]:
         options |= {
             key: old[key] for key in ("spray", "entropy", "reorder_ns", "probe_ns", "probes_needed", "min_active")
         }
-        options["deny"] = []
+        options |= {"entropy_set": "even", "deny": []}
     transport |= {"cc_source": None, "notes": [], "cc_path": None, "cc_params": params, "options": options}
     run |= {"pcap": [], "pcap_snap": 0}
     manifest["experiment"]["transport"] = transport

@@ -25,6 +25,7 @@ _BELONGS = {
     "timeout_low": ("roce",),
     "spray": ("mrc",),
     "entropy": ("mrc",),
+    "entropy_set": ("mrc",),
     "reorder_window": ("mrc",),
     "probe_interval": ("mrc",),
     "probes_needed": ("mrc",),
@@ -159,6 +160,7 @@ def _mrc(t: Transport, network: Network, paths: Iterable[tuple[str, str]], rtt: 
     return {
         "spray": t.spray or "bitmap",
         "entropy": entropy,
+        "entropy_set": t.entropy_set or "even",
         "reorder_ns": t.reorder_window if t.reorder_window is not None else _reorder_ns(network, rtt),
         "probe_ns": 100_000 if t.probe_interval is None else t.probe_interval,
         "probes_needed": 3 if t.probes_needed is None else t.probes_needed,

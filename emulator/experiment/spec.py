@@ -69,6 +69,10 @@ class Transport(Strict):
     entropy: int | None = Field(
         default=None, strict=True, ge=1, le=4096, description="mrc: entropy values of a queue pair; 64 if left out."
     )
+    entropy_set: Literal["even", "lot"] | None = Field(
+        default=None,
+        description="mrc: as many entropy values on each path (even, the default), or any that the hash spreads as it will.",
+    )
     deny: tuple[Deny, ...] = Field(default=(), description="mrc: paths that the controller forbids, and when.")
     trim: Literal["on", "off", "topology"] = Field(
         default="topology",

@@ -14,7 +14,7 @@ from traffic.rng import Rng
 from traffic.transport.base import Memory, QueuePair, Sink
 from traffic.transport.mrc import MrcQueuePair
 from traffic.transport.options import MrcOptions, RcOptions
-from traffic.transport.paths import PathSet, PathSettings, PathState
+from traffic.transport.paths import PathSet, PathSettings, PathState, by_lot
 from traffic.transport.rc import RcQueuePair
 from traffic.transport.spray import make_paths
 
@@ -109,7 +109,7 @@ class QueuePairs:
         }
         if isinstance(self._behaviour, RcOptions):
             return RcQueuePair(**common, sport=SPORT_MIN + rng.below(_PORTS), options=self._behaviour)
-        values = evs or [SPORT_MIN + p for p in rng.shuffled(range(_PORTS))[: self.options["entropy"]]]
+        values = evs or by_lot(rng, self.options["entropy"])
         paths = self._paths(path, qpn, label, values, rng, orders)
         return MrcQueuePair(**common, paths=paths, options=self._behaviour)
 

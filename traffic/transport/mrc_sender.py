@@ -178,11 +178,9 @@ class MrcSender:
 
     def sacked(self, sack: Sack, now: int, at: int) -> None:
         """A SACK arrived."""
-        asked = None
-        if sack.probe:
-            asked = self.prober.answered(sack.spdcid, now)
-            if asked is not None and asked[1] > self.newest_acked:
-                self.newest_acked, self.newest_rtt = asked[1], now - asked[1]
+        asked = self.prober.answered(sack.spdcid, now) if sack.probe else None
+        if asked is not None and asked[1] > self.newest_acked:
+            self.newest_acked, self.newest_rtt = asked[1], now - asked[1]
         if sack.mpr:
             self.psn_range = sack.mpr * MPR_UNIT
         if sack.cc_type == CC_CREDIT:
@@ -211,9 +209,8 @@ class MrcSender:
         if sack.entropy and not sack.probe:
             bad = sack.m == PathMark.ALWAYS_SKIP
             self.paths.feedback(now, sack.entropy, Mark.ECN if ce else Mark.LOSS if bad else Mark.CLEAN)
-        size = 0
+        size = self._take(fresh, bits, trigger, now) if fresh else 0
         if fresh:
-            size = self._take(fresh, bits, now)
             self._complete(at)
             self.retries = 0
         if size or rtt is not None:
@@ -226,9 +223,9 @@ class MrcSender:
             # An answer from a path on trial says nothing of what is out.
             self.prober.heard(now, bool(self.flights))
 
-    def _take(self, fresh: int, bits: int, now: int) -> int:
-        """Note what arrived; the payload bytes of the packets that were in flight."""
-        una, flights = self.una, self.flights
+    def _take(self, fresh: int, bits: int, trigger: int, now: int) -> int:
+        """Note what arrived, all but `trigger` unmarked, since a marked packet is answered at once; the bytes in flight of it."""
+        una, flights, recycles = self.una, self.flights, self.paths.recycles
         size = unneeded = 0
         while fresh:
             low = fresh & -fresh
@@ -239,9 +236,10 @@ class MrcSender:
             flight = flights.pop(seq, None)
             if flight is not None:
                 size += flight.size
+                if recycles and seq != trigger:
+                    self.paths.feedback(now, flight.ev, Mark.CLEAN)
                 if flight.sent_at > self.newest_acked and not flight.again:
-                    self.newest_acked = flight.sent_at
-                    self.newest_rtt = now - flight.sent_at
+                    self.newest_acked, self.newest_rtt = flight.sent_at, now - flight.sent_at
         self.in_flight -= size
         self.known |= bits
         ones = (~self.known & self.known + 1).bit_length() - 1

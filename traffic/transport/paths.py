@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, Final
 
+from traffic.packet.opcodes import SPORT_MAX, SPORT_MIN
 from traffic.rng import Rng
 from traffic.transport.base import NEVER
 
@@ -43,6 +44,11 @@ Note = Callable[[int, int, PathState, str], None]
 """(now, entropy value, new state, why)."""
 
 
+def by_lot(rng: Rng, size: int) -> list[int]:
+    """So many UDP source ports, whatever paths they take: what a sender has that knows nothing of the hash."""
+    return [SPORT_MIN + port for port in rng.shuffled(range(SPORT_MAX - SPORT_MIN + 1))[:size]]
+
+
 @dataclass(frozen=True)
 class PathSettings:
     """What a `PathSet` is made from; times in fabric ns.
@@ -70,6 +76,8 @@ class PathSet:
     """
 
     policy: ClassVar[str] = "oblivious"
+    recycles: ClassVar[bool] = False
+    """Whether it hears of every packet that arrived unmarked, not just of those a SACK names."""
 
     def __init__(self, settings: PathSettings) -> None:
         self.settings = settings

@@ -4,7 +4,9 @@ oblivious  walks the set, in another order each turn, whatever comes back but lo
 bitmap     MRC's state SKIP: the same walk over penalties, ECN +1, trim in the core +4, loss +15, at most 15; where it
            meets penalties it takes one off the first and passes on to a value without (uet-htsim uec_mp.cpp)
 reps       recycles values that came back clean from a ring of eight, the oldest first, else random; on suspected loss
-           it uses the ring alone for a while, then explores with 16 random ones (REPS, EuroSys 2026; buffer_reps.cpp)
+           it uses the ring alone for a while, old values where none is fresh, then explores with 16 random ones (REPS,
+           EuroSys 2026, algorithms 1 and 2; buffer_reps.cpp). A SACK of several packets brings back the values of all
+           of them (its variant "carry EVs", section 4.7): the sender remembers which packet used which
 flowlet    keeps a value until the flow pauses for a base round trip
 ecmp       keeps one for ever
 """
@@ -77,6 +79,7 @@ class RepsPaths(PathSet):
     """Recycles what came back clean; `ring` holds values, `fresh` whether each is still to be used again."""
 
     policy: ClassVar[str] = "reps"
+    recycles: ClassVar[bool] = True
 
     def __init__(self, settings: PathSettings) -> None:
         super().__init__(settings)
@@ -88,23 +91,17 @@ class RepsPaths(PathSet):
         self.ring: list[int] = []
         self.fresh: list[bool] = []
         self._head = 0
-        self._turn = 0
+        self._turn = -1
 
     def next(self, now: int) -> int:
         self._thaw(now)
         if self.explore:
             self.explore -= 1
             return self.random()
-        if self.frozen_until is None:
-            return self._oldest_fresh() or self.random()
-        for _ in range(len(self.ring)):
-            self._turn %= len(self.ring)
-            ev = self.ring[self._turn]
-            self.fresh[self._turn] = False
-            self._turn += 1
-            if self.state[ev] in USABLE:
-                return ev
-        return self.random()
+        ev = self._oldest_fresh()
+        if ev is None and self.frozen_until is not None:
+            ev = self._again()
+        return self.random() if ev is None else ev
 
     def _oldest_fresh(self) -> int | None:
         size = len(self.ring)
@@ -115,6 +112,15 @@ class RepsPaths(PathSet):
                 self.fresh[i] = False
                 if self.state[self.ring[i]] in USABLE:
                     return self.ring[i]
+        return None
+
+    def _again(self) -> int | None:
+        """A value that was used before, in turn."""
+        for _ in self.ring:
+            self._turn = (self._turn + 1) % len(self.ring)
+            ev = self.ring[self._turn]
+            if self.state[ev] in USABLE:
+                return ev
         return None
 
     def feedback(self, now: int, ev: int, mark: Mark) -> None:

@@ -27,6 +27,7 @@ from traffic.packet.dscp import CONTROL, TRIMMED, TRIMMED_LAST_HOP
 from traffic.packet.opcodes import FLAG_TS, SPORT_MIN
 from traffic.rng import Rng
 from traffic.transport.base import NEVER, Memory, Outgoing, QueuePair, Sink
+from traffic.transport.paths import by_lot
 from traffic.transport.receiving import ReceivingPort
 
 TRIM_BYTES = 134
@@ -171,6 +172,8 @@ class Net:
         values, orders = {}, {}
         for src, dst in sorted(pairs):
             evs = [SPORT_MIN + i for i in range(options["entropy"])]
+            if options["entropy_set"] == "lot":
+                evs = by_lot(Rng(7, src, dst), options["entropy"])
             values[f"{src}-{dst}"] = evs
             orders[f"{src}-{dst}"] = [
                 (at, ev, True)

@@ -368,6 +368,30 @@ def test_a_mark_comes_back_at_once_and_skips_the_value() -> None:
     assert used[wire.log[5].sport] == min(used.values()) < max(used.values())
 
 
+@pytest.mark.parametrize("policy", ["oblivious", "bitmap", "reps"])
+def test_a_sack_of_four_brings_back_the_values_of_all_four_but_of_a_marked_one_to_reps_alone(policy: str) -> None:
+    """REPS, section 4.7, carry EVs; the others hear of the packet that a SACK names."""
+    pair = Pair(policy=policy, ack_every=4)
+    heard: list[tuple[int, Mark]] = []
+    learn = pair.a.sender.paths.feedback
+
+    def feedback(now: int, ev: int, mark: Mark) -> None:
+        heard.append((ev, mark))
+        learn(now, ev, mark)
+
+    pair.a.sender.paths.feedback = feedback  # type: ignore[method-assign]
+    pair.post(pattern(12 * MTU))
+    wire = Wire(pair.a, pair.b, lambda n, p: p.but(ecn=3) if n == 5 else p)
+    wire.run()
+    evs = [p.sport for p in wire.log if p.opcode < Opcode.MRC_ACKNOWLEDGE]
+    named = [3, 5, 9, 11]  # the fourth, the marked one and its fourth successor, the last
+    if policy == "reps":
+        order = [3, 0, 1, 2, 5, 4, 9, 6, 7, 8, 11, 10]
+        assert heard == [(evs[i], Mark.ECN if i == 5 else Mark.CLEAN) for i in order]
+    else:
+        assert heard == [(evs[i], Mark.ECN if i == 5 else Mark.CLEAN) for i in named]
+
+
 def test_always_skip_takes_the_value_out() -> None:
     pair = Pair()
     pair.post(pattern(40 * MTU))

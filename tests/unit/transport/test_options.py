@@ -102,6 +102,7 @@ CASES = [
     Case("retry_count", 1, 7, "mrc", {"timeout": "200us"}, fate=LONG, workload=ONE),
     Case("spray", "oblivious", "ecmp", "mrc"),
     Case("entropy", 4, 64, "mrc"),
+    Case("entropy_set", "even", "lot", "mrc"),
     Case("deny", (), ({"via": "spine2"},), "mrc"),
     Case("deny", ({"via": "spine2"},), ({"via": "spine2", "at": "20us"},), "mrc"),
     Case("trim", "off", "on", "mrc", {"cc": "none"}),

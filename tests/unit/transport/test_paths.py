@@ -233,7 +233,9 @@ def test_reps_freezes_on_loss_then_explores_sixteen() -> None:
         p.feedback(0, A + i, Mark.CLEAN)
     assert take(p, 2) == [A + 1, A + 2]
     p.feedback(5, A + 2, Mark.TIMEOUT)  # A+2 itself goes out
-    assert take(p, 5, now=10) == [A + 1, A + 3, A + 1, A + 3, A + 1]  # the whole ring in turn, used or not
+    assert take(p, 5, now=10) == [A + 3, A + 1, A + 3, A + 1, A + 3]  # what is fresh, then the whole ring in turn
+    p.feedback(11, A + 6, Mark.CLEAN)
+    assert take(p, 3, now=12) == [A + 6, A + 6, A + 1]  # fresh again, so it goes before its turn too
     assert p.frozen_until == 5 + 10 * MS
     after = 5 + 10 * MS + 1
     p.feedback(after, A + 4, Mark.CLEAN)
