@@ -213,26 +213,49 @@ def permutation(folder: Path) -> str:
         ("MRC, REPS", ("transport.spray=reps",)),
     )
     slow = ("overrides=[{link: 'leaf0:spine1', rate: 25Gbit}]",)
-    points = []
-    for name, settings in ways:
-        points += [Point((name, "all links alike", str(k)), (*_spray(settings), f"seed={k}")) for k in SEEDS]
-    for name, settings in ways[1:2] + ways[3:]:
-        points += [
-            Point((name, "one uplink at a quarter", str(k)), (*_spray(settings), *slow, f"seed={k}")) for k in SEEDS[:4]
-        ]
-    groups: dict[tuple[str, str], list[float]] = {}
+    fabrics: tuple[tuple[str, tuple[str, ...]], ...] = (
+        ("all alike, values even", ()),
+        ("all alike, values by lot", ("transport.entropy_set=lot",)),
+        ("one uplink at a quarter, values even", slow),
+    )
+    points = [
+        Point((name, fabric, str(k)), (*_spray(settings), *changes, f"seed={k}"))
+        for fabric, changes in fabrics
+        for name, settings in (ways[1:] if changes else ways)
+        for k in (SEEDS[:4] if changes == slow else SEEDS)
+    ]
+    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
     failed: dict[tuple[str, str], int] = {}
     for p, r in measure("d-permutation", points, folder):
-        key = (p.label[0], p.label[1])
+        key = (p.label[1], p.label[0])
         if isinstance(r, FabricError):
             failed[key] = failed.get(key, 0) + 1
         else:
-            groups.setdefault(key, []).append(r.summary["theory"]["ratio"])
-    rows = [
-        [*key, f"{median(v):.2f}", f"{min(v):.2f} to {max(v):.2f}", str(len(v)), str(failed.get(key, 0))]
-        for key, v in groups.items()
+            packets = r.summary["packets"]
+            found = (r.summary["theory"]["ratio"], packets["marked"] / packets["data"])
+            groups.setdefault(key, []).append(found)
+    rows = []
+    for key, pairs in groups.items():
+        ratios = [ratio for ratio, _ in pairs]
+        rows.append(
+            [
+                *key,
+                f"{median(ratios):.3f}",
+                f"{min(ratios):.2f} to {max(ratios):.2f}",
+                f"{100 * median(marked for _, marked in pairs):.2f} %",
+                str(len(pairs)),
+                str(failed.get(key, 0)),
+            ]
+        )
+    head = [
+        "links",
+        "load balancing",
+        "slowest flow / bound, median",
+        "range",
+        "marked, median",
+        "permutations",
+        "not finished",
     ]
-    head = ["load balancing", "fabric", "slowest flow / bound, median", "range", "permutations", "not finished"]
     return table(head, rows)
 
 
