@@ -1,7 +1,7 @@
 """Which entropy value comes next: literal steps of each policy, states, probes, the controller.
 
-Right values: uet-htsim uec_mp.cpp (oblivious, bitmap) and buffer_reps.cpp (REPS), read as rules; MRC's states as in
-arXiv 2605.04333 section 4.2 and the public OCP headers.
+Right values: uet-htsim uec_mp.cpp (oblivious, bitmap), algorithms 1 and 2 of REPS (EuroSys 2026) and its buffer_reps.cpp,
+read as rules; MRC's states as in arXiv 2605.04333 section 4.2 and the public OCP headers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from traffic.errors import TrafficError
 from traffic.rng import Rng
 from traffic.transport.base import NEVER
-from traffic.transport.paths import Mark, PathSet, PathSettings, PathState
+from traffic.transport.paths import Mark, PathSet, PathSettings, PathState, by_lot
 from traffic.transport.spray import BitmapPaths, RepsPaths, make_paths
 
 A, B, C, D = 0xC000, 0xC001, 0xC002, 0xC003
@@ -61,6 +61,13 @@ def paths(
 
 def take(p: PathSet, count: int, now: int = 0) -> list[int]:
     return [p.next(now) for _ in range(count)]
+
+
+def test_values_by_lot_are_ports_of_the_entropy_range_each_once() -> None:
+    assert by_lot(Plain(0), 3) == [0xC000, 0xC001, 0xC002]
+    drawn = by_lot(Rng(7), 4096)
+    assert len(set(drawn)) == 4096 and 0xC000 <= min(drawn) < 0xC100 and 0xFF00 < max(drawn) <= 0xFFFF
+    assert drawn != sorted(drawn)
 
 
 # -- oblivious and the states ------------------------------------------------------------------------------------------
