@@ -128,13 +128,13 @@ def test_where_the_hash_spreads_values_unevenly_feedback_mends_it_and_reps_best(
         for run in results(
             "d-permutation",
             *(
-                [f"transport.spray={way}", "transport.entropy_set=lot", HALF_OF_D]
+                [f"transport.spray={way}", "transport.entropy_set=lot", "seed=2"]
                 for way in ("oblivious", "bitmap", "reps")
             ),
         )
     )
-    assert reps < bitmap < oblivious - 0.03
-    assert reps < 1.15
+    assert reps < bitmap - 0.03 and bitmap < oblivious - 0.1
+    assert reps < 1.1
 
 
 def test_reps_avoids_a_slow_uplink_that_oblivious_spraying_loads_like_the_others() -> None:
