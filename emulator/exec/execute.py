@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
 import time
@@ -14,6 +15,7 @@ from emulator.collect.environment import counters
 from emulator.collect.sampler import Sampler
 from emulator.exec import records, steps
 from emulator.exec.agents import Agents
+from emulator.exec.dice import put_in_place
 from emulator.exec.program import RUNNING, Program
 from emulator.exec.quiet import Taps
 from emulator.exec.rounds import PROGRESS_NS, Each, Progress, Rounds
@@ -125,7 +127,9 @@ def _run(
         lead_s = max(0.0, 1.0 - time.monotonic()) if virtual else 0.0
         start_ns = monotonic_start(lead_s, _GRID_NS if virtual else 1_000_000)
         agent = None if agents is None else agents.address
-        start = Start(fabric, program, run_dir, start_ns, tdf, agent, say, lead_s=_LEAD_S if virtual else 0.0)
+        start = Start(fabric, program, run_dir, start_ns, tdf, agent, say)
+        if virtual:
+            start = dataclasses.replace(start, lead_s=_LEAD_S, dice=put_in_place())
         sampler = Sampler(
             fabric.ports,
             period_ns=run["sample_ns"],

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from emulator.exec import dice
 from emulator.exec.program import Program
 
 _BASE_MB: Final = 2048
@@ -23,10 +24,15 @@ def guest_options(workload: Mapping[str, Any]) -> dict[str, Any]:
     """
     program = Program.from_dict(workload)
     env = {name: os.environ[name] for name in _CARRIED if name in os.environ}
+    folders = visible(program)
+    library = dice.ensure_library()
+    if library is not None:
+        env[dice.VARIABLE] = str(library)
+        folders.append(library.parent)
     return {
         "memory": f"{_BASE_MB + _RANK_MB * program.ranks}M",
         "env": {**env, "PATH": program_path(os.environ.get("PATH", ""))},
-        "visible": visible(program),
+        "visible": folders,
         "measured": program.compute == "measured",
     }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from emulator.exec.agents import ADDRESS
 from emulator.exec.compute import MARKS, MODE, TDF
+from emulator.exec.dice import preloaded
 from emulator.exec.enter import Door, write_tables
 from emulator.exec.guest import program_path
 from emulator.exec.launch import Process, record
@@ -25,7 +26,11 @@ from emulator.fabric.registry import MARK_VARIABLE
 
 @dataclass(frozen=True)
 class Start:
-    """Where and when a program starts. `agent` is the socket of the agents, if there are any; `lead_s` how long rank 0 is alone."""
+    """Where and when a program starts.
+
+    `agent` is the socket of the agents, if there are any; `lead_s` how long rank 0 is alone; `dice` the library that every
+    rank finds preloaded (see `emulator.exec.dice`).
+    """
 
     fabric: Fabric
     program: Program
@@ -35,6 +40,7 @@ class Start:
     agent: str | None
     say: Say
     lead_s: float = 0.0
+    dice: Path | None = None
 
     def now(self) -> int:
         """Fabric time."""
@@ -66,7 +72,8 @@ class Start:
             **({} if self.agent is None else {ADDRESS: self.agent}),
         }
         peers = [plan.address(host) for host in program.hosts]
-        return rank_environment(program, rank, address=port.ip, interface=port.ifname, peers=peers, base=base)
+        found = rank_environment(program, rank, address=port.ip, interface=port.ifname, peers=peers, base=base)
+        return preloaded(found, self.dice)
 
 
 def start_program(start: Start) -> list[Member]:
@@ -130,6 +137,7 @@ def told(start: Start, members: Sequence[Member], calls: Mapping[int, Calls]) ->
         rows.append({**row, "rank": member.rank, "output": f"output/{member.process.file.name}"})
     return {
         "command": list(start.program.command),
+        "seeded_dice": start.dice is not None,
         "processes": rows,
         "calls": {str(rank): list(map(list, found)) for rank, found in calls.items()},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import subprocess
 import sys
@@ -77,11 +78,34 @@ def test_runs_beside_each_other_show_their_step_times() -> None:
     assert rows["idle"] == [run.summary["steps"]["idle_fraction"] for run in runs]
 
 
-def test_two_runs_are_equal_in_flows_queues_and_step_times() -> None:
-    first, second = (fresh(**training("mrc", 2)).run_dir for _ in range(2))
+@pytest.mark.parametrize(("backend", "ranks"), [("gloo", 4), ("roce", 4), ("mrc", 2)])
+def test_two_runs_are_equal_in_flows_queues_and_step_times(backend: str, ranks: int) -> None:
+    first, second = made(**training(backend, ranks)), Run(fresh(**training(backend, ranks)).run_dir)
     for name in FILES:
-        assert (first / name).read_bytes() == (second / name).read_bytes(), name
-    assert Run(first).summary["steps"] == Run(second).summary["steps"]
+        assert (first.path / name).read_bytes() == (second.path / name).read_bytes(), name
+    assert first.summary["steps"] == second.summary["steps"]
+
+
+def test_the_numbers_of_random_device_come_from_the_seed() -> None:
+    """C++ programs look for them by this name; what the processor draws would differ from run to run."""
+    code = "import ctypes; print([ctypes.CDLL(None)._ZNSt13random_device9_M_getvalEv(None) for _ in range(4)])"
+    said = [numbers(code, seed) for seed in (1, 1, 2)]
+    assert said[0] == said[1] != said[2]
+    assert len({*said[0], *said[2]}) == 4  # two ranks, two seeds: all differ
+
+
+def numbers(code: str, seed: int) -> tuple[str, ...]:
+    """What two ranks print that run this Python code."""
+    params = {"command": [sys.executable, "-c", code], "cwd": "/", "ranks": 2}
+    run_dir = fresh(
+        topology="single-switch-8",
+        workload={"kind": "exec", "bytes": 0, "params": params},
+        transport={"kind": "tcp"},
+        clock="virtual",
+        seed=seed,
+    ).run_dir
+    assert json.loads((run_dir / "raw" / "program.json").read_text())["seeded_dice"]
+    return tuple((run_dir / "output" / f"rank{rank}.txt").read_text() for rank in range(2))
 
 
 def test_iperf3_fills_the_slow_uplink_and_the_report_names_it() -> None:
