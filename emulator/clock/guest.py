@@ -6,7 +6,7 @@ order (JSON) into it, everything the program prints is appended to it, then the 
 as it is open, so that no ending leaves it behind (and /dev/stdout cannot be opened anew in there).
 """
 
-# ruff: noqa: PTH103, PTH108, PTH112, PTH114, PTH123, PTH211
+# ruff: noqa: PTH103, PTH108, PTH112, PTH114, PTH118, PTH119, PTH123, PTH211
 # pathlib would be a tenth of the guest's start-up time.
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def _mount_all(order: dict[str, Any]) -> None:
     for place in order["visible"]:
         os.makedirs(place, exist_ok=True)
         _mount("hostfs", place, place, MS_RDONLY)
-    os.makedirs(order["run_dir"], exist_ok=True)
-    _mount("hostfs", order["run_dir"], order["run_dir"])
+    os.makedirs(order["run_at"], exist_ok=True)
+    _mount("hostfs", order["run_at"], order["run_dir"])
 
 
 def _loopback_up() -> None:
@@ -143,6 +143,7 @@ def run(channel_path: str) -> None:
     with open(channel_path, encoding="utf-8") as file:
         order = json.loads(file.readline())
     _mount_all(order)
+    channel_path = os.path.join(order["run_at"], os.path.basename(channel_path))
     channel = os.open(channel_path, os.O_WRONLY | os.O_CLOEXEC)
     os.unlink(channel_path)
     os.lseek(channel, 0, os.SEEK_END)

@@ -66,12 +66,13 @@ def run_guest(
     core: int | None = None,
     kernel: Path | None = None,
     visible: Sequence[Path] = (),
+    run_at: Path | None = None,
     measured: bool = False,
 ) -> int:
     """Run a program inside a fresh guest and give its exit status (128 + n when signal n ended it).
 
-    The guest sees the host's files read-only at their own places, `run_dir` writable, and scratch space in /tmp, /run,
-    /var/tmp and /dev/shm. Folders that lie there on the host are seen if Python needs them or `visible` names them.
+    The guest sees the host's files read-only at their own places, `run_dir` writable (at `run_at`, if given), and scratch
+    space in /tmp, /run, /var/tmp and /dev/shm. Folders that lie there on the host are seen if Python needs them or `visible` names them.
     `on_line` is called in this thread with each line the program prints, as it prints it. `seed` seeds the guest
     kernel's random numbers, `core` pins the guest (by default the least busy core allowed). The calling thread must
     live as long as the guest, which dies with it.
@@ -93,6 +94,7 @@ def run_guest(
         "cwd": str(place),
         "env": {**GUEST_ENVIRONMENT, **(env or {})},
         "run_dir": str(run_dir),
+        "run_at": str(run_at or run_dir),
         "visible": [str(folder) for folder in _hidden_by_scratch({place, *visible})],
         "token": token,
         "measured": measured,

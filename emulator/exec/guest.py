@@ -11,6 +11,9 @@ from typing import Any, Final
 from emulator.exec import dice
 from emulator.exec.program import Program
 
+RUN_AT: Final = Path("/run/program")
+"""Where the guest sees the run directory of a program. The directory's own name differs from run to run, it would stand in the
+ranks' environment, and libraries read that in blocks: a block more moves everything that follows by some nanoseconds."""
 _BASE_MB: Final = 2048
 _RANK_MB: Final = 768
 _CARRIED: Final = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH")
@@ -33,6 +36,7 @@ def guest_options(workload: Mapping[str, Any]) -> dict[str, Any]:
         "memory": f"{_BASE_MB + _RANK_MB * program.ranks}M",
         "env": {**env, "PATH": program_path(os.environ.get("PATH", ""))},
         "visible": folders,
+        "run_at": RUN_AT,
         "measured": program.compute == "measured",
     }
 

@@ -180,10 +180,11 @@ def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, wa
         from emulator.exec.guest import guest_options
 
         more = guest_options(resolved.workload)
+    inside = str(more.get("run_at", run_dir))
     watch.step("starting the guest kernel", 0, 1)
     try:
         status = run_guest(
-            [sys.executable, "-m", "emulator.experiment.guest", str(run_dir)],
+            [sys.executable, "-m", "emulator.experiment.guest", inside],
             run_dir=run_dir,
             wall_limit_s=resolved.wall_limit_s,
             on_line=on_line,
@@ -203,21 +204,25 @@ def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, wa
         ) from late
     if failure:
         kind = MissingCapability if failure[0]["exit_code"] == MissingCapability.exit_code else RunFailed
-        raise kind(failure[0]["what"], where=failure[0]["where"] or "guest", remedy=failure[0]["remedy"])
+        what, where, remedy = (failure[0][part].replace(inside, str(run_dir)) for part in ("what", "where", "remedy"))
+        raise kind(what, where=where or "guest", remedy=remedy)
     if status != 0:
         tail = "\n".join(other[-15:])
         raise RunFailed(f"the program in the guest ended with status {status}", where="guest", remedy=tail)
 
 
 def guest_main(run_dir: Path) -> int:
-    """What runs inside the guest: the same `execute`, told to the host side line by line."""
+    """What runs inside the guest: the same `execute`, told to the host side line by line.
+
+    The run's id in there is the name by which the guest knows the run directory.
+    """
     from emulator.experiment.execute import execute
 
     def say(kind: str, fields: Mapping[str, Any]) -> None:
         sys.stdout.write(_MARK + json.dumps({"kind": kind, **fields}) + "\n")
         sys.stdout.flush()
 
-    manifest = json.loads((run_dir / "manifest.json").read_text(encoding="utf-8"))
+    manifest = {**json.loads((run_dir / "manifest.json").read_text(encoding="utf-8")), "run_id": run_dir.name}
     try:
         try:
             execute(run_dir, manifest, say=say)
