@@ -1,7 +1,7 @@
 """The results page: runs the experiments in docs/results/specs and writes what they measured, table by table.
 
 `scripts/results [LETTER...]` makes it anew. Every number on the page comes from these runs; on the virtual clock one seed gives
-one result, so the page is the same wherever it is made (but f, where a program's own start takes part).
+one result, so the page is the same wherever it is made (but f, where files and environment of a program take part).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def measure(spec: str, points: Sequence[Point], folder: Path) -> list[tuple[Poin
                 base=path.parent,
             )
         except FabricError as error:
-            print(f"{spec} {' '.join(point.label)}: {error.what}", file=sys.stderr, flush=True)
+            print(f"{spec} {' '.join(point.label)}: {error.what}; {error.remedy}", file=sys.stderr, flush=True)
             return point, error
         print(f"{spec} {' '.join(point.label)}: {finished.summary['verdict']['word']}", file=sys.stderr, flush=True)
         return point, Run(finished.run_dir)

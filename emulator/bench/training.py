@@ -26,9 +26,9 @@ ABOUT = """\
 `examples/ddp.py`: 131,841 parameters, ten steps, each 2 ms of computing (`--compute fixed=2ms`) and then an all-reduce of 0.53 MB of
 gradients and one of the loss. gloo uses the kernel's TCP (cubic); roce (DCQCN) and mrc (NSCC) carry our backend `fabriclab` with its ring.
 Neighbours in the ring are on different leaves. A step lasts from one computation to the next; what of it is not computing is idle.
-Two runs in one place are as a rule the same to the byte; **no** marks where they were not. When a rank gets to its first step depends on
-its files, its environment, the versions of what it loads, and random numbers that PyTorch may take from the processor itself, which no seed
-reaches. Flows then start elsewhere against the kernel's ticks, and step times differ in the third digit."""
+Two runs in one place are the same to the byte; **no** would mark where they were not. In another place they are not: when a rank gets to
+its first step depends on what it looks for and does not find, on the length of its environment and on the versions of what it loads. Flows
+then start elsewhere against the kernel's ticks, and step times differ in the third digit."""
 
 
 def carried_by(backend: str) -> tuple[str, ...]:

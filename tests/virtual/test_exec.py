@@ -86,26 +86,33 @@ def test_two_runs_are_equal_in_flows_queues_and_step_times(backend: str, ranks: 
     assert first.summary["steps"] == second.summary["steps"]
 
 
-def test_the_numbers_of_random_device_come_from_the_seed() -> None:
-    """C++ programs look for them by this name; what the processor draws would differ from run to run."""
-    code = "import ctypes; print([ctypes.CDLL(None)._ZNSt13random_device9_M_getvalEv(None) for _ in range(4)])"
-    said = [numbers(code, seed) for seed in (1, 1, 2)]
-    assert said[0] == said[1] != said[2]
-    assert len({*said[0], *said[2]}) == 4  # two ranks, two seeds: all differ
+def test_neither_the_names_of_runs_nor_the_processor_reach_the_ranks() -> None:
+    """Run directories have names of their own; std::random_device (under the name by which C++ programs find it) is not seeded by itself."""
+    first, again, other = (two_ranks(seed) for seed in (1, 1, 2))
+    assert first == again
+    assert [environment for environment, _ in first] == [environment for environment, _ in other]
+    assert len({numbers for _, numbers in [*first, *other]}) == 4
 
 
-def numbers(code: str, seed: int) -> tuple[str, ...]:
-    """What two ranks print that run this Python code."""
-    params = {"command": [sys.executable, "-c", code], "cwd": "/", "ranks": 2}
+def two_ranks(seed: int) -> list[list[str]]:
+    """The environment of each of two ranks, and some numbers of its std::random_device."""
+    code = (
+        "import ctypes; print(ascii(open('/proc/self/environ').read())); "
+        "print([ctypes.CDLL(None)._ZNSt13random_device9_M_getvalEv(None) for _ in range(4)])"
+    )
     run_dir = fresh(
         topology="single-switch-8",
-        workload={"kind": "exec", "bytes": 0, "params": params},
+        workload={
+            "kind": "exec",
+            "bytes": 0,
+            "params": {"command": [sys.executable, "-c", code], "cwd": "/", "ranks": 2},
+        },
         transport={"kind": "tcp"},
         clock="virtual",
         seed=seed,
     ).run_dir
     assert json.loads((run_dir / "raw" / "program.json").read_text())["seeded_dice"]
-    return tuple((run_dir / "output" / f"rank{rank}.txt").read_text() for rank in range(2))
+    return [(run_dir / "output" / f"rank{rank}.txt").read_text().splitlines() for rank in range(2)]
 
 
 def test_iperf3_fills_the_slow_uplink_and_the_report_names_it() -> None:
