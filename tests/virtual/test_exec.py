@@ -87,7 +87,7 @@ def test_two_runs_are_equal_in_flows_queues_and_step_times(backend: str, ranks: 
 
 
 def test_neither_the_names_of_runs_nor_the_processor_reach_the_ranks() -> None:
-    """Run directories have names of their own; std::random_device (under the name by which C++ programs find it) is not seeded by itself."""
+    """Each run directory has a name of its own, and std::random_device (by the name that C++ programs look for) no seed."""
     first, again, other = (two_ranks(seed) for seed in (1, 1, 2))
     assert first == again
     assert [environment for environment, _ in first] == [environment for environment, _ in other]
