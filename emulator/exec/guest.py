@@ -12,8 +12,8 @@ from emulator.exec import dice
 from emulator.exec.program import Program
 
 RUN_AT: Final = Path("/run/program")
-"""Where the guest sees the run directory of a program. The directory's own name differs from run to run, it would stand in the
-ranks' environment, and libraries read that in blocks: a block more moves everything that follows by some nanoseconds."""
+"""Where the guest sees the run directory of a program. Its own name differs from run to run and would stand in the ranks'
+environment: libraries read that in blocks, ranks take turns by counted system calls, and a block more moves what follows."""
 _BASE_MB: Final = 2048
 _RANK_MB: Final = 768
 _CARRIED: Final = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH")
