@@ -45,7 +45,7 @@ def ensure_library(cache: Path | None = None) -> Path | None:
                 return None
             made.chmod(0o644)
             made.replace(path)
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return None
     return path
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _GRID_NS = 100_000_000
 _LEAD_S = 0.002
 """How long rank 0 runs before the others on the virtual clock, where all would be ready at the same instant. A rank of PyTorch that
-finds nobody listening tries again after half a second or more."""
+finds nobody listening tries again some hundred milliseconds later."""
 _MOST_TRACED = 1024
 _SETTLE_NS = 2_000_000
 """Fabric time for what is still under way when the last process has ended."""

@@ -30,8 +30,8 @@ def guest_options(workload: Mapping[str, Any]) -> dict[str, Any]:
     folders = visible(program)
     library = dice.ensure_library()
     if library is not None:
-        env[dice.VARIABLE] = str(library)
-        folders.append(library.parent)
+        env[dice.VARIABLE] = str(library.resolve())
+        folders.append(library.resolve().parent)
     return {
         "memory": f"{_BASE_MB + _RANK_MB * program.ranks}M",
         "env": {**env, "PATH": program_path(os.environ.get("PATH", ""))},
