@@ -1,8 +1,8 @@
 """Reliability probes of MRC: small packets without a PSN that a SACK answers.
 
 In the control class, past all queues: on an entropy value that is assumed bad, to learn that its path is back; and where
-packets are out and nothing is heard for two round trips (as the last packet took them: where queues are long silence is
-no sign, and the probes of many senders would be a load), to gather acknowledgements that the receiver is keeping (a
+packets are out and nothing is heard for two round trips (one as the last packet took it: behind a long queue less than
+that is no silence, and the probes of many senders would be a load), to gather acknowledgements that the receiver is keeping (a
 window that shrank may wait for one that is not due). What the answer does not tell of may still be in a queue.
 
 In the data class, on the entropy value of the packet they ask about: after the same silence, to find a lost last packet

@@ -198,7 +198,7 @@ class MrcSender:
         flight, rtt = self.flights.get(trigger) if sack.entropy and not sack.probe else None, None
         if flight is not None and not flight.again:
             rtt = self.last_rtt_ns = max(1, at - flight.sent_at)
-            self.prober.patience_ns = 2 * max(self.cc.path.base_rtt_ns, rtt)
+            self.prober.patience_ns = self.cc.path.base_rtt_ns + max(self.cc.path.base_rtt_ns, rtt)
         base = cack + sack.sack_offset - self.una
         bits = sack.bitmap << base if base >= 0 else sack.bitmap >> -base
         ahead = cack + 1 - self.una
