@@ -75,10 +75,20 @@ def test_a_loss_in_a_thousand_leaves_mrc_near_line_rate_and_costs_go_back_n_far_
     )
     whole, sprayed, kept, back = (run.summary["collective"]["busbw_gbps"] for run in (none, mrc, selective, gbn))
     assert whole > 93
-    assert sprayed >= 0.95 * whole
-    assert sprayed >= 0.98 * kept
+    assert sprayed >= 0.97 * whole
+    assert sprayed > kept > back
     assert whole - back > 1.5 * (whole - sprayed)
     assert gbn.summary["packets"]["retransmitted"] > 10 * mrc.summary["packets"]["retransmitted"]
+
+
+def test_on_long_links_go_back_n_is_far_below_and_the_others_are_level() -> None:
+    """A round trip is 542 packets: for each loss go-back-N sends so many again, selective repeat waits, MRC waits at the end."""
+    mrc, selective, gbn = (
+        run.summary["theory"]["ratio"]
+        for run in results("b-long", *(at_loss("0.05%", way) for way in ("mrc", "selective", "gbn")))
+    )
+    assert 1.25 * max(mrc, selective) < gbn
+    assert 0.9 < mrc / selective < 1.1
 
 
 def test_one_percent_loss_breaks_go_back_n_and_selective_repeat_stays_between() -> None:
@@ -86,7 +96,7 @@ def test_one_percent_loss_breaks_go_back_n_and_selective_repeat_stays_between() 
         run.summary["collective"]["busbw_gbps"]
         for run in results("b-loss", *([*at_loss("0.5%", way), HALF] for way in ("mrc", "selective", "gbn")))
     )
-    assert mrc > 1.15 * selective > 1.15 * 1.15 * gbn
+    assert mrc > 1.05 * selective and selective > 1.5 * gbn
     assert mrc > 2 * gbn
 
 

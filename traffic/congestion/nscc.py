@@ -8,7 +8,8 @@ d = RTT − base RTT, T = target delay; an acknowledgement of `acked` bytes does
 every 8 MTU or base RTT window += inc/window, every base RTT window += eta
 Trim, loss         window −= packet, and quick adapt is armed
 Quick adapt        every base RTT + T: if armed or d > 4 T, and less than max window / 8 came through: window = what came
-                   through; marked and lost packets of one flight are then ignored
+                   through; marked and lost packets of one flight are then ignored. Only if half a window was in flight when
+                   that time began (our own rule): of a flow that had little to send, little coming through says nothing
 Penalty p          window −= acked p/127
 """
 
@@ -50,6 +51,7 @@ class Nscc(CongestionControl):
         self._achieved = 0  # since quick adapt last looked
         self._qa_at: int | None = None
         self._qa_armed = False
+        self._qa_used = False  # whether half a window was in flight when it last looked
         self._ignore = self._ignored = 0
         self._fast = 0
         self._fast_on = False
@@ -60,6 +62,8 @@ class Nscc(CongestionControl):
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
     def sent(self, *, now: int, size: int) -> None:
+        if not self._flight.bytes:
+            self._qa_at = None
         self._flight.sent += size
 
     def acked(self, *, now: int, size: int, rtt_ns: int | None, ce: bool) -> None:
@@ -174,7 +178,7 @@ class Nscc(CongestionControl):
             done = True
         elif self._qa_at is None or now > self._qa_at:
             bad = self._qa_armed or lossy or delay > p.qa_threshold_ns
-            if self._qa_at is not None and bad and self._achieved < self._max * self._qa_gate:
+            if self._qa_at is not None and bad and self._qa_used and self._achieved < self._max * self._qa_gate:
                 self._set(self._achieved)
                 self._ignore, self._ignored = self._flight.bytes, 0
                 self._qa_armed = False
@@ -182,6 +186,7 @@ class Nscc(CongestionControl):
                 done = True
             self._achieved = 0
             self._qa_at = now + self._base + p.target_ns
+            self._qa_used = 2 * self._flight.bytes >= self.window_bytes
         if done:
             self._inc, self._received = 0.0, 0
         return done

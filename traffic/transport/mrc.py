@@ -128,7 +128,7 @@ class MrcQueuePair(QueuePair):
         if self.sender.doubt_at <= now:
             self.control.extend(self.sender.doubts(now))
         if self.sender.prober.quiet_at <= now and self.failed is None:
-            self.control.append(self.sender.silence(now))
+            self.control.extend(self.sender.silence(now))
         if self.sender.paths.next_probe <= now:
             probe = self.sender.prober.bad_path(now) if not self.idle else None
             if probe is not None:

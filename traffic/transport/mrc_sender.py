@@ -79,6 +79,7 @@ class MrcSender:
         self.penalty = 0
         self.backlog = 0
         self.in_flight = 0
+        self.unasked = 0  # bytes sent since the last packet that asked for a SACK
         self.work: list[WorkRequest] = []
         self.firsts: list[int] = []
         self.done = 0
@@ -146,8 +147,7 @@ class MrcSender:
         work.retransmitted += again
         index = seq - work.first
         start = index * self.mtu
-        payload = work.local[start : start + self.mtu]
-        size = len(payload)
+        size = len(payload := work.local[start : start + self.mtu])
         self.flights[seq] = _Flight(now, ev, again, size)
         self.in_flight += size
         self.backlog -= size
@@ -159,19 +159,22 @@ class MrcSender:
             ext += pack_credit_target(self.asker.target(self.backlog))
             flags |= FLAG_TS
         ext += pack_reth(work.remote_va + start, work.rkey, len(work.local))
+        opcode = Opcode.MRC_WRITE_MIDDLE if index else Opcode.MRC_WRITE_FIRST
         if index == work.packets - 1:
-            imm = work.verb is Verb.WRITE_IMM
-            if imm:
+            opcode = Opcode.MRC_WRITE_LAST if index else Opcode.MRC_WRITE_ONLY
+            if work.verb is Verb.WRITE_IMM:
+                opcode = Opcode.MRC_WRITE_LAST_IMM if index else Opcode.MRC_WRITE_ONLY_IMM
                 ext += pack_immdt(work.imm)
-            if index == 0:
-                opcode = Opcode.MRC_WRITE_ONLY_IMM if imm else Opcode.MRC_WRITE_ONLY
-            else:
-                opcode = Opcode.MRC_WRITE_LAST_IMM if imm else Opcode.MRC_WRITE_LAST
-        else:
-            opcode = Opcode.MRC_WRITE_MIDDLE if index else Opcode.MRC_WRITE_FIRST
+        self.unasked += size
+        ask = self.ready_at(now) == NEVER or self._few()
+        self.unasked *= not ask
         psn = self.psn0 + seq & 0xFFFFFF
-        ask = self.ready_at(now) == NEVER
         return Outgoing(opcode, self.peer_qpn, psn, ext, payload, ev, ask, TOS_DATA, False, flags)
+
+    def _few(self) -> bool:
+        """Of a window of few packets each quarter is asked about; else it would move by whole windows, not by packets."""
+        window = self.cc.window_bytes
+        return window is not None and self.unasked * 4 >= window < 4 * self.opt.ack_every * self.mtu
 
     def _seq(self, psn: int) -> int:
         return self.una + psn_diff(psn, self.psn0 + self.una & 0xFFFFFF)
@@ -189,13 +192,13 @@ class MrcSender:
         elif sack.rcv_cwnd_pen != self.penalty:
             self.penalty = sack.rcv_cwnd_pen
             self.cc.penalised(now=now, penalty=self.penalty)
-        cack = self._seq(sack.cack_psn)
-        trigger = cack + sack.ack_psn_offset
-        if cack >= self.nxt:
+        if (cack := self._seq(sack.cack_psn)) >= self.nxt:
             return
-        flight, rtt = self.flights.get(trigger) if sack.entropy else None, None
+        trigger = cack + sack.ack_psn_offset
+        flight, rtt = self.flights.get(trigger) if sack.entropy and not sack.probe else None, None
         if flight is not None and not flight.again:
             rtt = self.last_rtt_ns = max(1, at - flight.sent_at)
+            self.prober.patience_ns = self.cc.path.base_rtt_ns + max(self.cc.path.base_rtt_ns, rtt)
         base = cack + sack.sack_offset - self.una
         bits = sack.bitmap << base if base >= 0 else sack.bitmap >> -base
         ahead = cack + 1 - self.una
@@ -219,8 +222,8 @@ class MrcSender:
             self._passed(*asked, cack + sack.sack_offset + 63, now)
         self._infer(now)
         self._rearm(now)
-        if not sack.probe or asked is not None or fresh:
-            # An answer from a path on trial says nothing of what is out.
+        if not sack.probe or asked is not None or not self.flights:
+            # An answer past the queues, or from a path on trial, says nothing of what is still out.
             self.prober.heard(now, bool(self.flights))
 
     def _take(self, fresh: int, bits: int, trigger: int, now: int) -> int:
@@ -310,10 +313,10 @@ class MrcSender:
                 probed.add(flight.ev)
                 yield self.prober.doubt(now, self.psn0 + seq & 0xFFFFFF, flight.ev)
 
-    def silence(self, now: int) -> Outgoing:
-        """The probe for which nothing was heard long enough."""
-        newest = next(reversed(self.flights.values()), None)
-        return self.prober.silence(now, self.una, self.nxt, None if newest is None else newest.ev)
+    def silence(self, now: int) -> tuple[Outgoing, Outgoing]:
+        """The probes for which nothing was heard long enough."""
+        ev = next((flight.ev for flight in reversed(self.flights.values())), None)
+        return self.prober.silence(now, self.una, self.nxt, ev)
 
     def _widen(self, now: int) -> None:
         """What was called lost had arrived: wait longer from now on, one window more a round trip (RFC 8985, 6.2)."""
@@ -362,8 +365,7 @@ class MrcSender:
         if oldest is None:
             self.deadline = NEVER
             return
-        due = min(oldest.sent_at + self._timeout(), self._overtaken_at(oldest.sent_at))
-        self.deadline = due if due > now else now + 1
+        self.deadline = max(now + 1, min(oldest.sent_at + self._timeout(), self._overtaken_at(oldest.sent_at)))
 
     def expire(self, now: int) -> None:
         """Packets that were overtaken long enough ago are lost, and those older than the timer."""

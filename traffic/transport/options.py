@@ -14,8 +14,8 @@ class RcOptions:
     `timeout_ns` is the local ACK timeout, doubled at each fruitless retry when `adaptive`; `timeout_low_ns` stands
     for it in selective repeat while few packets are in flight (IRN's RTO_low). `ack_every`: how often an ACK is asked
     for. `max_rd_atomic`: READs and atomics under way at once. `recv_depth`: receive buffers for WRITEs with immediate
-    (None: always enough); `rnr_timer`: the code sent when there is none. `window_cap`: packets in flight whatever the
-    algorithm says (IRN's BDP cap). `echo_ecn`: acknowledgements tell of CE marks.
+    (None: always enough); `rnr_timer`: the code sent when there is none. `window_cap`: packets from the oldest
+    unacknowledged to the newest, whatever the algorithm says (IRN's BDP cap). `echo_ecn`: acknowledgements tell of CE marks.
     """
 
     recovery: str = "gbn"

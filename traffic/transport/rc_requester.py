@@ -3,8 +3,9 @@
 Rules as Linux's Soft-RoCE applies them (drivers/infiniband/sw/rxe/rxe_req.c, rxe_comp.c): a cumulative ACK completes
 all before it, a sequence NAK with PSN p acknowledges everything before p and rewinds to p, the retry counter starts
 anew with every progress, RNR waits by the table of the syndrome. Selective repeat follows IRN (SIGCOMM 2018): the
-receiver keeps packets behind a gap and names the one that showed it, the sender resends only what is missing, never
-has more than one BDP in flight, and waits for a shorter time while three packets or fewer are.
+receiver keeps packets behind a gap and names the one that showed it, the sender resends only what is missing, sends
+nothing new one BDP past the oldest unacknowledged packet (what came out of order counts, so that the receiver's bitmap
+need not be longer), and waits for a shorter time while three packets or fewer are in flight.
 """
 
 from __future__ import annotations
@@ -109,10 +110,9 @@ class Requester:
         """When the next request packet may leave."""
         if not self.lost and (self.nxt >= self.end or self._reads_full()):
             return NEVER
-        flight = self.flight
-        if self.opt.window_cap is not None and flight >= self.opt.window_cap:
+        if self.opt.window_cap is not None and not self.lost and self.nxt - self.una >= self.opt.window_cap:
             return NEVER
-        if not self.cc.may_send(in_flight=flight * self.mtu, size=self.mtu):
+        if not self.cc.may_send(in_flight=self.flight * self.mtu, size=self.mtu):
             return NEVER
         return next_send if next_send > self.blocked_until else self.blocked_until
 

@@ -25,6 +25,12 @@ def ack(cc: Nscc, delay: int, *, now: int = 1_000, ce: bool = False, count: int 
         cc.acked(now=now, size=MTU, rtt_ns=BASE + delay, ce=ce)
 
 
+def fill(cc: Nscc, packets: int = 20) -> None:
+    """So many more packets are in flight."""
+    for _ in range(packets):
+        cc.sent(now=500, size=MTU)
+
+
 def test_parameters(reference: PathInfo) -> None:
     p = create("nscc", path=reference).params
     assert p.alpha == pytest.approx(4 * 4096 * 0.75 / 9000)
@@ -132,9 +138,8 @@ def test_a_lost_packet_leaves_the_window(reference: PathInfo, kind: Loss, ignore
 
 def test_quick_adapt(nscc: Nscc) -> None:
     """Every 21 us (base + T): armed by a trim, and less than 225,000/8 = 28,125 bytes came through."""
+    fill(nscc)
     ack(nscc, 5_000, ce=True, now=1_000)  # starts the first period: until 22,000
-    for _ in range(20):
-        nscc.sent(now=1_000, size=MTU)
     nscc.lost(now=2_000, size=MTU, kind=Loss.TRIM)
     ack(nscc, 5_000, ce=True, now=10_000, count=5)
     assert nscc.window_bytes == 100_000 - MTU
@@ -149,6 +154,7 @@ def test_quick_adapt(nscc: Nscc) -> None:
 
 
 def test_quick_adapt_waits_for_its_gate(nscc: Nscc) -> None:
+    fill(nscc)
     ack(nscc, 5_000, ce=True, now=1_000)
     nscc.lost(now=2_000, size=MTU, kind=Loss.TRIM)
     ack(nscc, 5_000, ce=True, now=10_000, count=6)
@@ -161,10 +167,38 @@ def test_quick_adapt_by_delay_alone_and_switched_off(reference: PathInfo) -> Non
         cc = create("nscc", path=reference, params={"quick_adapt": on, "eta_bytes": 0, "fi_bytes": 0})
         assert isinstance(cc, Nscc)
         cc.window_bytes = 100_000.0
+        fill(cc)
         ack(cc, 5_000, ce=True, now=1_000)
         ack(cc, 0, ce=True, now=2_000)
         ack(cc, 36_001, ce=False, now=22_001)
         assert cc.window_bytes == pytest.approx(window)
+
+
+def test_quick_adapt_leaves_a_flow_alone_that_had_little_to_send(nscc: Nscc) -> None:
+    """The last packet of a message is lost: that nothing else came through for a while is the message's end, not the path."""
+    fill(nscc, 12)  # 49,152 bytes: just under half a window
+    ack(nscc, 5_000, ce=True, now=1_000)
+    ack(nscc, 5_000, ce=True, now=2_000, count=4)
+    nscc.lost(now=22_001, size=MTU, kind=Loss.NACK)
+    assert nscc.window_bytes == 100_000 - MTU
+    fill(nscc, 1)  # 12 again, and now more than half of the window
+    ack(nscc, 5_000, ce=True, now=43_002)
+    assert nscc.trigger != "quick_adapt"
+    nscc.lost(now=64_003, size=MTU, kind=Loss.NACK)
+    assert nscc.trigger == "quick_adapt"
+
+
+def test_quick_adapt_does_not_count_a_pause(nscc: Nscc) -> None:
+    """All is acknowledged, then nothing is sent for 100 us: the next period begins with the next answer."""
+    fill(nscc)
+    ack(nscc, 5_000, ce=True, now=1_000)
+    for _ in range(20):
+        nscc.acked(now=2_000, size=MTU, rtt_ns=BASE + 5_000, ce=True)
+    fill(nscc)
+    nscc.lost(now=100_000, size=MTU, kind=Loss.NACK)
+    assert nscc.window_bytes == 100_000 - MTU
+    nscc.lost(now=121_001, size=MTU, kind=Loss.NACK)
+    assert nscc.trigger == "quick_adapt"
 
 
 def test_penalty_takes_what_was_acknowledged(nscc: Nscc) -> None:

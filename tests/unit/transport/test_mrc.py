@@ -14,7 +14,7 @@ from tests.unit.transport.wire import Wire
 from traffic.congestion.base import Loss, PathInfo
 from traffic.congestion.registry import create, create_receiver
 from traffic.packet.codec import Packet
-from traffic.packet.dscp import DATA, TRIMMED, TRIMMED_LAST_HOP
+from traffic.packet.dscp import CONTROL, DATA, TRIMMED, TRIMMED_LAST_HOP
 from traffic.packet.mrc_headers import NackReason, PathMark, Sack, pack_sack, unpack_nack, unpack_probe, unpack_sack
 from traffic.packet.opcodes import Opcode
 from traffic.rng import Rng
@@ -234,9 +234,9 @@ def test_lost_sacks_cost_nothing_while_later_ones_tell_the_same(keep: int) -> No
     assert bytes(pair.far[: 120 * MTU]) == pattern(120 * MTU)
 
 
-@pytest.mark.parametrize("lost", [1, 3])
-def test_where_all_sacks_are_lost_probes_ask_again_each_after_twice_the_time(lost: int) -> None:
-    """Round trip 2 us: silence ends after 4 us, then after 8 and 16 more; nothing is sent twice."""
+@pytest.mark.parametrize(("lost", "asked"), [(1, 4_000), (3, 4_000 + 8_000), (5, 4_000 + 8_000 + 16_000)])
+def test_where_all_sacks_are_lost_probes_ask_again_each_after_twice_the_time(lost: int, asked: int) -> None:
+    """Round trip 2 us: silence ends after 4 us, then after 8 and 16 more; two probes each time, and nothing is sent twice."""
     pair = Pair()
     work = pair.post(pattern(3 * MTU))
     left = [lost]
@@ -250,8 +250,8 @@ def test_where_all_sacks_are_lost_probes_ask_again_each_after_twice_the_time(los
     wire = Wire(pair.a, pair.b, fate)
     took = wire.run()
     assert (work.timeouts, work.retransmitted) == (0, 0) and len(pair.sink.delivered) == 1
-    assert sum(p.opcode == Opcode.MRC_PROBE for p in wire.log) == lost
-    asked = {1: 4_000, 3: 4_000 + 8_000 + 16_000}[lost]
+    probes = [p.dscp for p in wire.log if p.opcode == Opcode.MRC_PROBE]
+    assert probes == [CONTROL, DATA] * ((lost + 1) // 2)
     assert asked + 2_000 <= took <= asked + 4_000
 
 
@@ -269,6 +269,53 @@ def test_a_probe_gathers_acknowledgements_that_a_shrunken_window_waits_for() -> 
     wire.fate = fate
     took = wire.run()
     assert pair.sink.delivered and took < 100_000  # not a timer each time
+
+
+def test_after_silence_only_the_answer_from_behind_the_data_says_that_packets_are_lost() -> None:
+    """Eight packets wait in a queue; a probe that overtakes them finds none of them, and that is no loss."""
+    pair = Pair()
+    sender = pair.a.sender
+    pair.post(pattern(8 * MTU))
+    for now in range(0, 8 * 330, 330):
+        pair.a.emit(now)
+    gather, tail = sender.silence(7_000)
+    assert (gather.tos >> 2, tail.tos >> 2) == (CONTROL, DATA)
+    assert tail.sport == sender.flights[7].ev
+    behind = [s for s, f in sender.flights.items() if f.ev == tail.sport]
+    for probe, lost in ((gather, []), (tail, behind)):
+        number = unpack_probe(probe.ext).probe_id
+        sender.sacked(Sack(0xFFFFFF, sack_offset=1, entropy=probe.sport, probe=True, spdcid=number), 9_000, 9_000)
+        assert list(sender.lost) == lost
+
+
+def test_a_probes_answer_is_no_sample_of_the_round_trip_of_what_it_acknowledges() -> None:
+    """The receiver kept the acknowledgement: how long says nothing of the path."""
+    pair = Pair()
+    pair.post(pattern(8 * MTU))
+    pair.a.emit(0)
+    pair.a.sender.sacked(Sack(0, sack_offset=1, entropy=pair.a.sender.flights[0].ev, probe=True), 50_000, 50_000)
+    assert pair.a.sender.una == 1 and pair.a.sender.last_rtt_ns == -1
+
+
+def test_silence_is_a_round_trip_as_the_last_packet_took_it_and_one_of_the_empty_fabric() -> None:
+    """The fabric's own is 2 us; packet 0 was acknowledged after 30."""
+    pair = Pair()
+    pair.post(pattern(8 * MTU))
+    for now in range(0, 8 * 330, 330):
+        pair.a.emit(now)
+    sender = pair.a.sender
+    assert sender.prober.quiet_at == 7 * 330 + 2 * pair.a.cc.path.base_rtt_ns
+    sender.sacked(Sack(0, sack_offset=1, entropy=sender.flights[0].ev), 30_000, 30_000)
+    assert sender.prober.quiet_at == 30_000 + 30_000 + pair.a.cc.path.base_rtt_ns
+
+
+@pytest.mark.parametrize(("packets", "asking"), [(4, 1), (8, 2), (12, 3), (16, 16), (32, 32)])
+def test_of_a_window_of_few_packets_each_quarter_is_asked_about(packets: int, asking: int) -> None:
+    """From 16 on the receiver's own acknowledgement of every fourth is a quarter or less: only the last one asks."""
+    pair = Pair(cc="fixed", cc_params={"window_bytes": packets * MTU})
+    pair.post(pattern(100 * MTU))
+    sent = [pair.a.emit(330 * n).ack_req for n in range(packets)]
+    assert [n + 1 for n, asks in enumerate(sent) if asks] == list(range(asking, packets + 1, asking))
 
 
 @pytest.mark.parametrize("psn", [0xFFFFFF, 0xFFFFC0, 0xFFFF80])

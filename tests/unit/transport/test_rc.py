@@ -518,6 +518,23 @@ def test_the_cap_bounds_packets_in_flight() -> None:
     assert in_flight(Pair(recovery="selective")) > 5
 
 
+def test_the_cap_counts_from_the_oldest_unacknowledged_packet() -> None:
+    """IRN: what the receiver holds out of order counts, so packet 10 + 8 leaves only after packet 10 was sent again."""
+    pair = Pair(recovery="selective", window_cap=8, ack_every=1)
+    work = pair.post(Verb.WRITE, pattern(60 * MTU))
+    sent: list[int] = []
+
+    def fate(n: int, p: Packet) -> Packet | None:
+        if len(p.payload):
+            sent.append(p.psn)
+        return None if p.psn == 10 and len(p.payload) and sent.count(10) == 1 else p
+
+    Wire(pair.a, pair.b, fate).run()
+    assert (work.retransmitted, work.timeouts) == (1, 0)
+    again = sent.index(10, sent.index(10) + 1)
+    assert max(sent[:again]) == 17 and min(sent[again + 1 :]) == 18
+
+
 def test_few_packets_in_flight_wait_for_the_short_timer_and_many_for_the_long_one() -> None:
     """IRN: RTO_low with three packets in flight or fewer."""
     for count, expected in ((3, 20_000), (4, 100_000)):
