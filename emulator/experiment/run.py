@@ -208,7 +208,8 @@ def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, wa
         raise kind(what, where=where or "guest", remedy=remedy)
     if status != 0:
         tail = "\n".join(other[-15:])
-        raise RunFailed(f"the program in the guest ended with status {status}", where="guest", remedy=tail)
+        remedy = tail or "it printed nothing; make the experiment smaller if memory may have run out, else report this"
+        raise RunFailed(f"the program in the guest ended with status {status}", where="guest", remedy=remedy)
 
 
 def guest_main(run_dir: Path) -> int:
