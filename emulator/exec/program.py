@@ -31,7 +31,6 @@ RANK_VARIABLES: Final = (
 """What differs from rank to rank in the environment; MPI's ranks have variables of their own."""
 
 ComputeMode = Literal["free", "fixed", "measured"]
-Collectives = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

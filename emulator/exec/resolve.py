@@ -45,7 +45,7 @@ def resolve_program(experiment: Experiment, topology: Topology, base: Path | Non
     program = dataclasses.replace(program, cwd=str(((base or Path()) / program.cwd).resolve()))
     used = [names.index(host) for host in program.hosts]
     kind = experiment.transport.kind
-    _refuse_idle(program, experiment.workload.params, kind)
+    _refuse_idle(program, experiment.workload, kind)
     # The packets of a program are as large as the interfaces allow.
     mtu = topology.mtu - TCP_HEADERS if kind == "tcp" else experiment.transport.mtu
     choice = _choose(experiment, network, _everyone(used, len(names)))
@@ -72,15 +72,19 @@ def resolve_program(experiment: Experiment, topology: Topology, base: Path | Non
     ), choice.why
 
 
-def _refuse_idle(program: Program, params: Mapping[str, Any], kind: str) -> None:
+def _refuse_idle(program: Program, workload: Workload, kind: str) -> None:
     """Raises UsageError for what would do nothing."""
+    given = workload.bytes if "bytes" in workload.model_fields_set else 0
+    for key, value in (("algorithm", workload.algorithm), ("bytes", given), ("values", workload.values)):
+        if value:
+            raise UsageError("a program decides itself what it sends", where=f"workload.{key}", remedy="leave it out")
     if program.mpi and kind != "tcp":
         raise UsageError(
             f"MPI's messages go by TCP, not by {kind}",
             where="--transport",
             remedy="leave it out, or use --transport tcp",
         )
-    if params.get("algorithms") and kind == "tcp":
+    if workload.params.get("algorithms") and kind == "tcp":
         raise UsageError(
             "a program's own TCP has no algorithm to choose", where="--algorithm", remedy="add --transport roce or mrc"
         )

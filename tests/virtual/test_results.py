@@ -81,14 +81,18 @@ def test_a_loss_in_a_thousand_leaves_mrc_near_line_rate_and_costs_go_back_n_far_
     assert gbn.summary["packets"]["retransmitted"] > 10 * mrc.summary["packets"]["retransmitted"]
 
 
-def test_on_long_links_go_back_n_is_far_below_and_the_others_are_level() -> None:
-    """A round trip is 542 packets: for each loss go-back-N sends so many again, selective repeat waits, MRC waits at the end."""
+def test_on_long_links_mrc_is_near_line_rate_go_back_n_far_below_and_selective_repeat_between() -> None:
+    """A round trip is 542 packets: for each loss go-back-N sends so many again, selective repeat waits, MRC waits at the end.
+
+    The bound knows no headers; without loss MRC takes 1.12 times as long.
+    """
     mrc, selective, gbn = (
         run.summary["theory"]["ratio"]
         for run in results("b-long", *(at_loss("0.05%", way) for way in ("mrc", "selective", "gbn")))
     )
-    assert 1.25 * max(mrc, selective) < gbn
-    assert 0.9 < mrc / selective < 1.1
+    assert mrc < 1.2 * 1.12
+    assert 1.1 * mrc < selective
+    assert 1.2 * selective < gbn and 1.5 * mrc < gbn
 
 
 def test_one_percent_loss_breaks_go_back_n_and_selective_repeat_stays_between() -> None:

@@ -143,3 +143,12 @@ def test_a_folder_in_an_experiment_file_is_relative_to_the_file(given: str | Non
     )
     resolved, _ = resolve_program(experiment, load_topology(TOPOLOGIES / "single-switch-8.yaml"), Path("/some"))
     assert resolved.workload["cwd"] == found
+
+
+@pytest.mark.parametrize("idle", [{"bytes": "1MB"}, {"algorithm": "ring"}, {"values": [1.0]}])
+def test_what_a_program_decides_itself_is_refused_in_a_file(idle: dict[str, Any]) -> None:
+    workload = {"kind": "exec", "params": {"command": ["true"]}, **idle}
+    experiment = Experiment.model_validate({"topology": "t.yaml", "workload": workload, "transport": {"kind": "tcp"}})
+    with pytest.raises(UsageError, match="decides itself what it sends") as caught:
+        resolve_program(experiment, load_topology(TOPOLOGIES / "single-switch-8.yaml"))
+    assert caught.value.where == f"workload.{next(iter(idle))}"
