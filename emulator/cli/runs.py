@@ -13,6 +13,7 @@ import click
 
 from emulator.cli.params import DURATION, SIZE, json_option, set_option
 from emulator.cli.session import session_of, tell, verbosity_options
+from emulator.report.text import size
 
 if TYPE_CHECKING:
     from emulator.cli.session import Session
@@ -198,7 +199,7 @@ class ProgressLine:
         total = max(1, state["bytes_total"])
         share = state["bytes_done"] / total
         self._line(
-            f"{share:4.0%} of {total / 1e6:.3g} MB acknowledged, {state['packets']} packets, "
+            f"{share:4.0%} of {size(total)} acknowledged, {state['packets']} packets, "
             f"{state['time_ns'] / 1e3:.0f} us of fabric time",
             keep=False,
         )

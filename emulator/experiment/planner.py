@@ -65,6 +65,7 @@ def choose(experiment: Experiment, network: Network, schedule: Schedule, *, budg
 
 def slower_after(choice: Choice, experiment: Experiment, summary: Mapping[str, Any]) -> Choice | None:
     """The choice for a second attempt, where the first was ours to slow, only the machine spoiled it, and there is time."""
+    from emulator.judge.remedy import MADE_AGAIN
     from emulator.judge.verdict import blames_machine
 
     verdict, clock = summary["verdict"], summary["clock"]
@@ -76,7 +77,7 @@ def slower_after(choice: Choice, experiment: Experiment, summary: Mapping[str, A
     return Choice(
         "real",
         tdf,
-        f"this machine spoiled the run at {choice.tdf}× ({'; '.join(verdict['reasons'])}): made again, slowed {tdf}×",
+        f"{MADE_AGAIN} at {choice.tdf}× ({'; '.join(verdict['reasons'])}): made again, slowed {tdf}×",
     )
 
 

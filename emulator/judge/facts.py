@@ -14,6 +14,7 @@ from emulator.judge.invariants import Cpu, Probe, Timing
 from emulator.judge.marking import PortMarks, marking_note, reached
 from emulator.judge.program import ProgramEnd
 from emulator.judge.rate import PortSeries
+from emulator.judge.remedy import MADE_AGAIN
 from emulator.judge.series import last_port_gaps, port_series
 from emulator.judge.theory import Bound, Theory
 from emulator.judge.wires import Wires
@@ -93,7 +94,7 @@ def facts_from_raw(
         unmodelled_ns=int(plan.get("unmodelled_delay_ns") or 0),
         end_ns=int(worker.get("end_ns", 0)),
         repeats=tuple(repeats),
-        notes=[*plan.get("notes", ()), *(transport.get("notes") or ())],
+        notes=[*_made_again(clock), *plan.get("notes", ()), *(transport.get("notes") or ())],
     )
     names = [str(n["name"]) for n in plan["nodes"] if n["kind"] == "host"]
     mtu = int(transport.get("mtu") or 4096)
@@ -111,6 +112,11 @@ def facts_from_raw(
         _program(facts, raw["program"], manifest)
     facts.notes += [marking_note(facts.marking), reached("PFC", False, None, 0, "")]
     return facts
+
+
+def _made_again(clock: Mapping[str, Any]) -> list[str]:
+    why = str(clock.get("why") or "")
+    return [f"{why}; the first attempt is in the folder spoiled"] if why.startswith(MADE_AGAIN) else []
 
 
 def _program(facts: Facts, told: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:

@@ -9,6 +9,11 @@ from emulator.judge.check import FAIL, NOT_MODELLED, WARN, Check
 REAL_CLOCK = (
     "this machine was late: stop other programs, or slow the fabric more with --tdf {slower}, or use --clock virtual"
 )
+MADE_AGAIN = "this machine spoiled the run"
+"""How the reason for a second attempt begins, in the manifest and in the notes of its verdict."""
+OTHERS = (
+    "other programs keep this machine busy: stop them and run again, or use --clock virtual, which they do not touch"
+)
 OURS = "a fault of fabriclab or of something hidden in the way of the packets: run it again, and report it if it stays"
 
 REMEDIES = {
@@ -19,7 +24,7 @@ REMEDIES = {
     "F5": REAL_CLOCK,
     "F6": OURS,
     "F7": "this machine lost packets itself: quiet it, or use --clock virtual",
-    "F8": REAL_CLOCK,
+    "F8": OTHERS,
     "F9": REAL_CLOCK,
     "F10": OURS,
     "F11": OURS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -234,8 +235,16 @@ def _flat(value: Any, prefix: str = "") -> dict[str, str]:
 IGNORED = ("seed", "name", "wall_s", "wall_limit_s", "why")
 
 
+DERIVED = ("cc_params", "cc_path", "options")
+"""Parts of a transport that mostly follow from what else was set."""
+
+
 def _keys(run: Run) -> dict[str, str]:
-    return {k: v for k, v in _flat(_resolved(run)).items() if k.split(".")[-1] not in IGNORED}
+    flat = {k: v for k, v in _flat(_resolved(run)).items() if k.split(".")[-1] not in IGNORED}
+    for key in flat:
+        if key.endswith("cc_source") and flat[key] != "null":
+            flat[key] = f"{flat[key].count(chr(10))} lines, sha256 {sha256(flat[key].encode()).hexdigest()[:8]}"
+    return flat
 
 
 def _configuration(run: Run) -> str:
@@ -245,7 +254,9 @@ def _configuration(run: Run) -> str:
 def _labels(firsts: Sequence[Run]) -> tuple[list[str], dict[str, list[str]]]:
     """A short name for each group from what differs, and what differs by key."""
     flat = [_keys(run) for run in firsts]
-    keys = list(dict.fromkeys(k for f in flat for k in f))
+    keys = sorted(
+        dict.fromkeys(k for f in flat for k in f), key=lambda k: any(part in DERIVED for part in k.split("."))
+    )
     differing = {k: [f.get(k, "-") for f in flat] for k in keys if len({f.get(k) for f in flat}) > 1}
     main = [
         k for k in differing if k.split(".")[-1] in ("kind", "cc", "algorithm", "recovery", "spray", "mode", "clock")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from emulator.errors import RunFailed
 from emulator.topology.load import load_topology
 from tests.experiments import ROOT, TOPOLOGIES, allreduce, check_of, incast, made, port_of
 from traffic.packet.codec import WIRE_OVERHEAD_BYTES, frame_bytes, wire_bytes
@@ -59,6 +60,12 @@ def test_ring_allreduce_is_within_eight_percent_of_theory() -> None:
     # 2 (N-1)/N · S/B for N = 8, S = 16 MB, B = 100 Gbit/s, and 14 steps of propagation within a leaf (two links of 500 ns)
     theory_us = 2 * 7 / 8 * 16e6 * 8 / 100e9 * 1e6 + 14 * 1.0
     assert run.summary["collective"]["time_us"] <= 1.08 * theory_us
+
+
+def test_vectors_of_256_mb_have_room() -> None:
+    """They ended in a segmentation fault before a packet was sent; the time limit ends the run once packets flow."""
+    with pytest.raises(RunFailed, match=r"not finished within 0\.02 ms of fabric time: sent \d+ packets"):
+        allreduce("virtual", "mrc", size="32MB", time_limit="20us")
 
 
 def test_none_overflows_and_dcqcn_does_not() -> None:

@@ -22,7 +22,8 @@ _FEEDBACK = {
 def summary(cls: type[CongestionControl]) -> str:
     """One sentence: the first line of the module that explains the algorithm, or of the class."""
     module = inspect.getmodule(cls)
-    doc = inspect.getdoc(module if formula(cls) and not cls.formula and cls is not CongestionControl else cls)
+    of_module = formula(cls) and not cls.formula and cls is not CongestionControl
+    doc = inspect.getdoc(module) if of_module or not cls.__dict__.get("__doc__") else inspect.getdoc(cls)
     return (doc or "no description").split("\n\n")[0].replace("\n", " ")
 
 

@@ -288,6 +288,19 @@ def test_a_counter_that_this_kernel_lacks_is_left_out_of_f8(counter: str) -> Non
     assert [cpu.pressure is None, cpu.waiting is None] == [counter == "pressure_us", counter == "run_wait_ns"]
 
 
+def test_a_busy_machine_is_not_told_to_slow_down() -> None:
+    raw = copy.deepcopy(made_run())
+    set_path("softnet", "end", "cpu_ticks", value=BUSY)(raw)
+    (told,) = verdict(raw).remedies
+    assert "other programs" in told and "--tdf" not in told
+
+
+def test_a_run_that_was_made_again_says_so() -> None:
+    why = "this machine spoiled the run at 50× (F8 CPU: busy): made again, slowed 100×"
+    notes = verdict(made_run(), clock={"mode": "real", "tdf": 100, "why": why}).notes
+    assert notes[0] == f"{why}; the first attempt is in the folder spoiled"
+
+
 def test_every_check_has_a_remedy() -> None:
     ids = {c.id for c in verdict(made_run()).checks} | {"C3"}
     assert ids == set(REMEDIES)

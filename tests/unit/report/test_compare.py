@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from emulator.cli.main import main
 from emulator.errors import UsageError
-from emulator.report.compare import compare
+from emulator.report.api import Run
+from emulator.report.compare import _labels, compare
 from tests.data.runs import finished
 
 
@@ -95,6 +98,24 @@ def test_runs_that_did_different_work_are_said_to(runs: dict[str, list[Path]], t
     other = finished(tmp_path / "other", "ring", cc="dcqcn", seed=1)
     assert "not the same work (experiment.workload.kind" in compare([runs["dcqcn"][0], other]).text()
     assert "not the same work" not in compare([runs["dcqcn"][0], runs["none"][0]]).text()
+
+
+def test_what_was_set_comes_before_what_follows_and_code_is_not_printed() -> None:
+    keys = ["transport.cc_params.gain", "transport.options.mss", "transport.cc_source", "transport.qps"]
+    runs = []
+    for value in ("1", "2"):
+        resolved = {
+            "transport": {
+                "cc_params": {"gain": value},
+                "options": {"mss": value},
+                "cc_source": f"a\n{value}\n",
+                "qps": value,
+            }
+        }
+        runs.append(SimpleNamespace(manifest={"resolved": resolved}, summary={"run_id": value}))
+    _, differing = _labels(cast("list[Run]", runs))
+    assert list(differing) == [keys[2], keys[3], keys[0], keys[1]]
+    assert all(text.startswith("2 lines, sha256 ") for text in differing["transport.cc_source"])
 
 
 def test_every_verdict_is_shown(runs: dict[str, list[Path]]) -> None:
