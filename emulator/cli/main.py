@@ -90,10 +90,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         _report_click(error)
         return error.exit_code
-    except SystemExit:
-        if sys.stdout is output:
+    except SystemExit as end:
+        if sys.stdout is output and not isinstance(end.__context__, BrokenPipeError):
             raise
-        return 0  # the reader left, and click wrapped the stream for that
+        return 0  # the reader left: click wrapped the stream for that, or rich ended the process
     except BrokenPipeError:
         _give_up_output()  # the same, found at the last flush
         return 0

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -189,30 +190,34 @@ class ProgressLine:
 
     def step(self, text: str, done: int, total: int) -> None:
         """Building or taking away."""
-        self._line(f"{text} …" if done < total else text, keep=False)
+        self._line(f"{text} …" if done < total else text)
 
     def progress(self, state: Mapping[str, Any]) -> None:
         """Traffic."""
         if "bytes_total" not in state:
-            self._line(f"{state['time_ns'] / 1e3:.0f} us of fabric time", keep=False)
+            self._line(f"{state['time_ns'] / 1e3:.0f} us of fabric time")
             return
         total = max(1, state["bytes_total"])
         share = state["bytes_done"] / total
         self._line(
             f"{share:4.0%} of {size(total)} acknowledged, {state['packets']} packets, "
             f"{state['time_ns'] / 1e3:.0f} us of fabric time",
-            keep=False,
         )
 
     def note(self, text: str) -> None:
         """A sentence for the user, kept on the screen."""
         if not self.quiet and text:
-            self._clear()
-            click.echo(text, err=True)
+            with suppress(OSError):  # whoever watches may leave; the run goes on
+                self._clear()
+                click.echo(text, err=True)
 
-    def _line(self, text: str, *, keep: bool) -> None:
+    def _line(self, text: str) -> None:
         if self.quiet:
             return
+        with suppress(OSError):
+            self._show(text)
+
+    def _show(self, text: str) -> None:
         if self.terminal:
             click.echo(f"\r\x1b[K{text}", nl=False, err=True)
             self._shown = text
@@ -227,7 +232,8 @@ class ProgressLine:
 
     def close(self) -> None:
         """Leave a clean line."""
-        self._clear()
+        with suppress(OSError):
+            self._clear()
 
 
 def watcher(title: str, *, live: bool, session: Session) -> ProgressLine | LiveWatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -208,8 +209,19 @@ def _in_guest(run_dir: Path, manifest: Mapping[str, Any], resolved: Resolved, wa
         raise kind(what, where=where or "guest", remedy=remedy)
     if status != 0:
         tail = "\n".join(other[-15:])
-        remedy = tail or "it printed nothing; make the experiment smaller if memory may have run out, else report this"
-        raise RunFailed(f"the program in the guest ended with status {status}", where="guest", remedy=remedy)
+        raise RunFailed(_ending(status), where="guest", remedy=tail or _SMALLER)
+
+
+_SMALLER = (
+    "it printed nothing; where vectors are large the memory or, after a segmentation fault, this machine's limit of memory maps "
+    "(vm.max_map_count) may have run out: use fewer bytes or ranks, else report this"
+)
+
+
+def _ending(status: int) -> str:
+    if status - 128 not in signal.valid_signals():
+        return f"the program in the guest ended with status {status}"
+    return f"the program in the guest was ended by {signal.Signals(status - 128).name}"
 
 
 def guest_main(run_dir: Path) -> int:

@@ -220,8 +220,10 @@ def remove_entry(path: Path) -> list[Path]:
             if child.is_symlink():
                 _remove_scratch(child)
             elif not _OWNER.fullmatch(child.name):
-                shutil.rmtree(child) if child.is_dir() else child.unlink(missing_ok=True)
-        shutil.rmtree(path, ignore_errors=False)
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(child) if child.is_dir() else child.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # another `clean` was faster
+            shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
     return mounts

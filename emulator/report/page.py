@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,17 @@ def write_page(path: Path, title: str, data: dict[str, Any], main: str) -> Path:
     }
     # one pass, so that no text of a run is taken for a mark
     content = re.sub("|".join(map(re.escape, parts)), lambda mark: parts[mark.group()], asset("page.html"))
+    # A page that is there stays until the new one is whole; what is no file (a pipe, /dev/stdout) is written to.
+    part = path if path.exists() and not path.is_file() else path.with_name(f".{path.name}.part")
     try:
-        path.write_text(content, encoding="utf-8")
+        part.write_text(content, encoding="utf-8")
+        if part != path:
+            part.replace(path)
     except OSError as error:
+        if part != path:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
         if error.errno in NO_ROOM:
-            path.unlink(missing_ok=True)  # half a page shows nothing
             raise no_room(error, str(path)) from error
         raise UsageError(
             f"the page cannot be written: {error.strerror}", where=str(path), remedy="choose another --output"

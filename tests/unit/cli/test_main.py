@@ -137,10 +137,13 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     topology = Path(__file__).parents[3] / "topologies" / "leaf-spine-4x4x8.yaml"
     root = Path(__file__).parents[3]
     for buffered in ("", "1"):  # a line at a time click finds it, at the end we do
-        call = f"PYTHONUNBUFFERED={buffered} {sys.executable} -m emulator.cli.main topo show --json {topology}"
-        script.write_text(f"set -o pipefail\n{call} | true\n")
-        done = subprocess.run(["bash", str(script)], capture_output=True, text=True, timeout=60, check=False, cwd=root)
-        assert (done.returncode, done.stderr) == (0, "")
+        for form in ("", "--json"):  # rich writes the one, click the other
+            call = f"PYTHONUNBUFFERED={buffered} {sys.executable} -m emulator.cli.main topo show {form} {topology}"
+            script.write_text(f"set -o pipefail\n{call} | true\n")
+            done = subprocess.run(
+                ["bash", str(script)], capture_output=True, text=True, timeout=60, check=False, cwd=root
+            )
+            assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_flags_share_the_unit_grammar(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -70,7 +72,27 @@ def test_a_page_that_cannot_be_written(incast: Path, tmp_path: Path, capsys: pyt
 
 def test_a_page_on_a_full_disk(incast: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "x.html"
-    page.symlink_to("/dev/full")  # the name goes, as half a page would
+    page.symlink_to("/dev/full")  # no file, so written to as it is, and left there
     assert main(["report", str(incast), "-o", str(page)]) == 1
     error = capsys.readouterr().err
-    assert f"where: {page}" in error and "No space left" in error and not page.is_symlink()
+    assert f"where: {page}" in error and "No space left" in error and page.is_symlink()
+
+
+def test_a_page_that_does_not_fit_leaves_what_was_there(
+    incast: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    page = tmp_path / "page.html"
+    page.write_text("the old page")
+
+    def full(self: Path, *_args: object, **_more: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        assert main(["report", str(incast), "-o", str(page)]) == 1
+        assert main(["report", str(incast), "-o", str(pipe)]) == 1
+    assert "cannot write: No space left on device" in capsys.readouterr().err
+    assert page.read_text() == "the old page" and pipe.is_fifo()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
