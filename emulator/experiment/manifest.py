@@ -13,6 +13,7 @@ from emulator.collect.environment import versions
 from emulator.errors import UsageError
 from emulator.experiment.formats import FORMAT, upgrade
 from emulator.experiment.resolve import Resolved
+from emulator.fabric.registry import ROOT as RUNNING
 
 SPOILED = "spoiled"
 """Where in a run directory the attempt lies that the machine spoiled and that this run was made instead of."""
@@ -24,6 +25,8 @@ def new_run_dir(out: Path, name: str) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     for attempt in range(1, 1000):
         path = out / (f"{stamp}-{clean}"[:60] + ("" if attempt == 1 else f"-{attempt}"))
+        if (RUNNING / path.name).exists():
+            continue  # a run of another folder has this name, and names what it makes in the kernel by it
         try:
             path.mkdir(parents=True)
         except FileExistsError:
