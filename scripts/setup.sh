@@ -46,6 +46,7 @@ tshark             tshark                           tests: another program reads
 chromium           chromium                         tests: a browser opens the report page
 chromium-driver    chromedriver                     tests: driving that browser
 iperf3             iperf3                           tests: a program of others on a fabric
+bpftool            bpftool                          tests: reading the map of a BPF program in the guest
 nftables           nft                              tests: a filter that nobody told of
 openmpi-bin        mpirun                           tests: an MPI program on a fabric
 libopenmpi-dev     mpicc                            tests: compiling that program
