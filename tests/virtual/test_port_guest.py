@@ -86,7 +86,6 @@ def test_red_is_a_step_on_the_instantaneous_queue_also_after_idle_times(found: A
 
 
 def test_all_that_holds_for_ports_on_the_host_holds_in_the_guest(tmp_path: Path) -> None:
-    lines = inside(
-        ["pytest", "-q", "-p", "no:cacheprovider", "tests/root/test_port.py", "tests/root/test_sampler.py"], tmp_path
-    )
+    files = [str(Path("tests", "root", name)) for name in ("test_port.py", "test_sampler.py")]
+    lines = inside(["pytest", "-q", "-p", "no:cacheprovider", *files], tmp_path)
     assert any("100%" in line for line in lines)
